@@ -5,7 +5,7 @@
 //
 //   ucx_peer --transport plain|readv|ucx-tcp|ucx-shm|ucx-cma [--mb 64] [--runs 7] [--calls 2000]
 //   [--lanes]
-//            [--lost]
+//            [--hand-over] [--lost]
 //
 //   plain    a bare connection
 //   readv    a bare connection; from 64 KiB on the receiver reads the memory of the sender
@@ -14,12 +14,14 @@
 //   ucx-cma  shared memory, and large messages read from the memory of the sender, without error
 //            handling: UCX 1.13 chooses CMA only then
 //
-// Prints the lines of ps_wire_bench: push, pull and row, with the processor time of both sides.
-// With --lost it kills the other process while a response is awaited, and prints after how many
-// seconds UCX reported that.
+// With --hand-over the server's thread passes each call to another one, which responds, as it must
+// if calls may wait. Prints the lines of ps_wire_bench: push, pull and row, with the processor time
+// of both sides. With --lost it kills the other process while a response is awaited, and prints
+// after how many seconds UCX reported that.
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -29,6 +31,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -37,6 +40,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -58,6 +62,7 @@ struct Options {
   int runs = 7;
   int calls = 2000;
   bool lanes = false;
+  bool hand_over = false;
   bool lost = false;
 };
 
@@ -208,8 +213,11 @@ void require_ok(ucs_status_t status, std::string_view what) {
 // By active messages of UCX: one worker, whose thread sleeps while nothing arrives.
 class UcxLink final : public Link {
  public:
-  UcxLink(size_t bytes, const char* transports, bool reports_losses)
-      : Link(bytes), transports_(transports), reports_losses_(reports_losses) {}
+  UcxLink(size_t bytes, const char* transports, bool reports_losses, bool hands_over)
+      : Link(bytes),
+        transports_(transports),
+        reports_losses_(reports_losses),
+        hands_over_(hands_over) {}
 
   [[noreturn]] void serve(int report) override {
     begin();
@@ -234,10 +242,16 @@ class UcxLink final : public Link {
     caller.field_mask = UCP_EP_PARAM_FIELD_CONN_REQUEST;
     caller.conn_request = request_;
     open(caller);
+    if (hands_over_) std::thread([this] { handle_all(); }).detach();
     for (;;) {
       wait([&] { return has_arrived_; });
       has_arrived_ = false;
-      if (arrived_.is_answered) send(arrived_, arrived_.back);
+      if (!arrived_.is_answered) continue;
+      if (hands_over_) {
+        eventfd_write(handed_over_, 1);
+      } else {
+        send(arrived_, arrived_.back);
+      }
     }
   }
 
@@ -275,6 +289,16 @@ class UcxLink final : public Link {
  private:
   static constexpr unsigned kMessage = 1;
 
+  // The thread that handles calls. There is one call at a time.
+  [[noreturn]] void handle_all() {
+    for (;;) {
+      eventfd_t count = 0;
+      require(eventfd_read(handed_over_, &count) == 0, "cannot wait for a call");
+      send(arrived_, arrived_.back);
+      if (sends_ > 0) ucp_worker_signal(worker_);  // the other thread does what is left of sending
+    }
+  }
+
   void begin() {
     // without it, shared memory is not chosen for endpoints that report losses
     setenv("UCX_MM_ERROR_HANDLING", "y", 0);
@@ -289,7 +313,7 @@ class UcxLink final : public Link {
     ucp_config_release(config);
     ucp_worker_params_t worker{};
     worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-    worker.thread_mode = UCS_THREAD_MODE_SINGLE;
+    worker.thread_mode = hands_over_ ? UCS_THREAD_MODE_MULTI : UCS_THREAD_MODE_SINGLE;
     require_ok(ucp_worker_create(context_, &worker, &worker_), "no worker");
     require_ok(ucp_worker_get_efd(worker_, &events_), "no descriptor");
     ucp_am_handler_param_t handler{};
@@ -373,6 +397,8 @@ class UcxLink final : public Link {
 
   const char* const transports_;
   const bool reports_losses_;
+  const bool hands_over_;
+  const int handed_over_ = eventfd(0, EFD_CLOEXEC);
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   ucp_ep_h peer_ = nullptr;
@@ -383,14 +409,16 @@ class UcxLink final : public Link {
   bool has_arrived_ = false;
   bool is_lost_ = false;
   bool ends_with_peer_ = true;
-  size_t sends_ = 0;
+  std::atomic<size_t> sends_ = 0;
 };
 
-std::unique_ptr<Link> make_link(const std::string& transport, size_t bytes) {
-  if (transport == "ucx-tcp") return std::make_unique<UcxLink>(bytes, "tcp", true);
-  if (transport == "ucx-shm") return std::make_unique<UcxLink>(bytes, "shm,tcp", true);
-  if (transport == "ucx-cma") return std::make_unique<UcxLink>(bytes, "shm,tcp", false);
-  return std::make_unique<SocketLink>(bytes, transport == "readv");
+std::unique_ptr<Link> make_link(const Options& options, size_t bytes) {
+  const std::string& name = options.transport;
+  const bool hands_over = options.hand_over;
+  if (name == "ucx-tcp") return std::make_unique<UcxLink>(bytes, "tcp", true, hands_over);
+  if (name == "ucx-shm") return std::make_unique<UcxLink>(bytes, "shm,tcp", true, hands_over);
+  if (name == "ucx-cma") return std::make_unique<UcxLink>(bytes, "shm,tcp", false, hands_over);
+  return std::make_unique<SocketLink>(bytes, name == "readv");
 }
 
 void measure(const Options& options, Link& link, pid_t server, std::string_view name,
@@ -407,14 +435,15 @@ void measure(const Options& options, Link& link, pid_t server, std::string_view 
   std::cout
       << fmt::format(
              R"({{"name":"ps_wire_{}","transport":"{}","mb":{},"unit":"{}","median":{:.3f},"best":{:.3f},"processor_us":{:.1f},"runs":{}}})",
-             name, options.transport, options.mb, is_rate ? "GB/s" : "us", result(times.median),
-             result(times.best), 1e6 * times.processor, runs)
+             name, options.transport + (options.hand_over ? " handed over" : ""), options.mb,
+             is_rate ? "GB/s" : "us", result(times.median), result(times.best),
+             1e6 * times.processor, runs)
       << std::endl;
 }
 
 int run(const Options& options) {
   const size_t bytes = options.mb << 20U;
-  const std::unique_ptr<Link> link = make_link(options.transport, bytes);
+  const std::unique_ptr<Link> link = make_link(options, bytes);
   std::array<int, 2> report{};
   require(pipe(report.data()) == 0, "cannot create a pipe");
   const pid_t server = fork();
@@ -424,7 +453,8 @@ int run(const Options& options) {
   require(read(report[0], &port, sizeof port) == sizeof port, "the server has not started");
   link->connect(port, server);
   auto* const ucx = dynamic_cast<UcxLink*>(link.get());
-  require(ucx != nullptr || (!options.lost && !options.lanes), "--lanes and --lost are about UCX");
+  require(ucx != nullptr || !(options.lost || options.lanes || options.hand_over),
+          "--lanes, --hand-over and --lost are about UCX");
   if (options.lost) {
     ucx->exchange({64, 64});
     const double seconds = ucx->kill_server(server, kLongestLoss);
@@ -459,6 +489,7 @@ int main(int argc, char** argv) {
   app.add_option("--calls", options.calls, "number of pulls of one row")
       ->check(CLI::Range(1, 1000000));
   app.add_flag("--lanes", options.lanes, "print what UCX has chosen");
+  app.add_flag("--hand-over", options.hand_over, "another thread of the server responds");
   app.add_flag("--lost", options.lost, "how long UCX takes to report a process that was killed");
   CLI11_PARSE(app, argc, argv);
   return run(options);
