@@ -4,10 +4,10 @@
 //   ps_wire_bench [--mb 64] [--servers 1] [--runs 7] [--calls 2000] [--check]
 //
 // With several servers each holds a part of the value, and all are called concurrently. Prints one
-// line of JSON per measurement: name, transport, unit, median, best, runs, and the ratio to plain
-// TCP: of bytes per second (best to best), or of time for one round trip (median to median).
+// line of JSON per measurement: name, transport, unit, median, best, processor time of both sides
+// for one run, runs, and the ratio to plain TCP: of bytes per second (best to best), or of time for
+// one round trip (median to median).
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -28,6 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/processor_time.h"
 #include "framework/tensor/value.h"
 #include "ps/transport/grpc.h"
 #include "ps/transport/tcp.h"
@@ -37,6 +38,7 @@ namespace {
 
 using namespace millrace;  // NOLINT(google-build-using-namespace): one short program
 using Clock = std::chrono::steady_clock;
+using Times = bench::RunTimes;
 
 struct Options {
   int mb = 64;
@@ -45,22 +47,6 @@ struct Options {
   int calls = 2000;
   bool check = false;
 };
-
-struct Times {
-  double median = 0;
-  double best = 0;
-};
-
-Times measure(int runs, const std::function<void()>& body) {
-  std::vector<double> seconds;
-  for (int i = 0; i < runs; ++i) {
-    const auto begin = Clock::now();
-    body();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-  }
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds[seconds.size() / 2], seconds.front()};
-}
 
 void require(bool holds, std::string_view what) {
   if (holds) return;
@@ -159,8 +145,8 @@ int connect_plain(int port) {
 
 class Bench {
  public:
-  explicit Bench(const Options& options)
-      : options_(options), bytes_(static_cast<int64_t>(options.mb) << 20U) {}
+  Bench(const Options& options, const std::vector<pid_t>& others)
+      : options_(options), bytes_(static_cast<int64_t>(options.mb) << 20U), processor_(others) {}
 
   void plain(int port) {
     const int fd = connect_plain(port);
@@ -172,9 +158,9 @@ class Bench {
       receive_all(fd, memory.data(), back);
     };
     const auto all = static_cast<size_t>(bytes_);
-    plain_ = {measure(options_.runs, [&] { exchange(all, 16); }),
-              measure(options_.runs, [&] { exchange(16, all); }),
-              measure(options_.calls, [&] { exchange(64, 64); })};
+    plain_ = {time_runs(options_.runs, [&] { exchange(all, 16); }),
+              time_runs(options_.runs, [&] { exchange(16, all); }),
+              time_runs(options_.calls, [&] { exchange(64, 64); })};
     print("plain tcp", plain_);
     close(fd);
   }
@@ -198,10 +184,10 @@ class Bench {
     for (const Side& side : sides)
       require(side.held.values.size() == 1 && side.held.values[0].get_if<Tensor>()->bytes() == part,
               "expected the bytes that were sent");
-    print(name, {measure(options_.runs, [&] { at_all(sides, push); }),
-                 measure(options_.runs, [&] { at_all(sides, pull); }), measure(options_.calls, [&] {
-                   sides[0].call(ps::Method::kPrefetch, &id, sides[0].reply);
-                 })});
+    const auto row = [&] { sides[0].call(ps::Method::kPrefetch, &id, sides[0].reply); };
+    print(name,
+          {time_runs(options_.runs, [&] { at_all(sides, push); }),
+           time_runs(options_.runs, [&] { at_all(sides, pull); }), time_runs(options_.calls, row)});
   }
 
  private:
@@ -228,6 +214,10 @@ class Bench {
     for (std::thread& other : others) other.join();
   }
 
+  [[nodiscard]] Times time_runs(int runs, const std::function<void()>& body) const {
+    return bench::time_runs(runs, processor_, body);
+  }
+
   void print(const std::string& transport, const std::array<Times, 3>& times) const {
     static constexpr std::array<const char*, 3> kNames{"push", "pull", "row"};
     for (size_t i = 0; i < times.size(); ++i) {
@@ -239,15 +229,16 @@ class Bench {
           is_rate ? plain_[i].best / times[i].best : times[i].median / plain_[i].median;
       std::cout
           << fmt::format(
-                 R"({{"name":"ps_wire_{}","transport":"{}","mb":{},"unit":"{}","median":{:.3f},"best":{:.3f},"to_plain":{:.3f},"runs":{}}})",
-                 kNames[i], transport, options_.mb, is_rate ? "GB/s" : "us", median, best, ratio,
-                 is_rate ? options_.runs : options_.calls)
+                 R"({{"name":"ps_wire_{}","transport":"{}","mb":{},"unit":"{}","median":{:.3f},"best":{:.3f},"processor_us":{:.1f},"to_plain":{:.3f},"runs":{}}})",
+                 kNames[i], transport, options_.mb, is_rate ? "GB/s" : "us", median, best,
+                 1e6 * times[i].processor, ratio, is_rate ? options_.runs : options_.calls)
           << std::endl;
     }
   }
 
   Options options_;
   int64_t bytes_;
+  bench::ProcessorTime processor_;
   std::array<Times, 3> plain_;
 };
 
@@ -291,12 +282,12 @@ int run(Options options) {
     by_tcp.push_back(read_line(pipe_ends[0]));
   }
   {
-    Bench bench(options);
-    bench.plain(port);
+    Bench measured(options, children);
+    measured.plain(port);
     const auto grpc = std::move(ps::make_grpc_transport(ps::GrpcOptions())).value();
-    bench.transport("grpc", *grpc, by_grpc);
+    measured.transport("grpc", *grpc, by_grpc);
     const auto tcp = std::move(ps::make_tcp_transport(ps::GrpcOptions())).value();
-    bench.transport("tcp", *tcp, by_tcp);
+    measured.transport("tcp", *tcp, by_tcp);
   }
   for (const pid_t child : children) {
     kill(child, SIGKILL);

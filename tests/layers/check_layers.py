@@ -43,6 +43,7 @@ THIRD_PARTY = {
     "NCCL": (r"^nccl", "tests", ""),
     "Gloo": (r"^gloo/", "executor bench", ""),
     "MPI": (r"^mpi\.h$", "executor", ""),
+    "UCX": (r"^uc[pt]/api/", "bench", ""),
     "spdlog": (r"^spdlog/", "executor ps fleet jobs tools", ""),
     # Headers: those of the gRPC module (ps/transport/grpc_stream.h), which no other source includes.
     "gRPC": (r"^grpc(pp)?/", "ps tests", "ps"),
