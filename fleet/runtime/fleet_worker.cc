@@ -39,7 +39,8 @@ void set_paddings(const Program& main, std::vector<ps::TypedTable>& tables) {
   }
 }
 
-bool is_left_gradient(const Block& block, llvm::StringRef name) {
+// True for a gradient of rows that is pushed to a table, so that no op of the program computes it.
+bool is_pushed_gradient(const Block& block, llvm::StringRef name) {
   const Var* const var = block.find_var(name);
   if (var == nullptr || var->kind() != VarKind::kSelectedRows) return false;
   if (var->persistable()) return false;  // an embedding that is declared as rows
@@ -52,13 +53,13 @@ Status drop_sums_of_tables(Program& main) {
   Block& block = main.root();
   for (Op* const op : block.op_vector()) {
     if (op->type() == "sum" && llvm::all_of(op->input("X"), [&](llvm::StringRef name) {
-          return is_left_gradient(block, name);
+          return is_pushed_gradient(block, name);
         }))
       block.erase(*op);
   }
   for (const Op& op : block.ops()) {
     for (const llvm::StringRef name : op.input_names()) {
-      if (!is_left_gradient(block, name)) continue;
+      if (!is_pushed_gradient(block, name)) continue;
       return Unimplemented("'{}' needs the gradient '{}' of a table, which is only on servers",
                            op.type().str(), name.str())
           .at(op.location());
