@@ -39,6 +39,7 @@ constexpr FieldFlag kFieldFlags[] = {
     {"options.replace", "--force"},
     {"options.resume", "--resume"},
     {"options.slots", "--slots"},
+    {"options.step", "--step"},
     {"options.steps_file", "--feed-steps"},
     {"options.trainer", "--trainer-id"},
     {"options.values", "--feed"},
