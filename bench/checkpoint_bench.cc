@@ -254,7 +254,7 @@ class Bench {
     if (!good(checkpoint.ok() ? Ok() : checkpoint.status())) return false;
     io::ReshardOptions options;
     options.ranks = 3;
-    options.cut_whole = true;
+    options.split_whole = true;
     options.max_memory_bytes = 8U << 20U;
     options.save.sync = false;
     return good(io::reshard_checkpoint(*checkpoint, path("c3"), options));

@@ -49,15 +49,14 @@ StatusOr<desc::TableParameter*> find_table(desc::ServerParameter& server, int id
   return nullptr;
 }
 
-desc::TableParameter& add_table_downpour_server(desc::ServerParameter& server, int id,
-                                                desc::TableType type) {
+desc::TableParameter& add_table(desc::ServerParameter& server, int id, desc::TableType type) {
   desc::TableParameter& table = *server.mutable_downpour_server_param()->add_downpour_table_param();
   table.set_table_id(static_cast<uint64_t>(id));
   table.set_type(type);
   return table;
 }
 
-void set_service_downpour_server(desc::ServerServiceParameter& service) {
+void set_service(desc::ServerServiceParameter& service) {
   service.set_server_class("DownpourBrpcPsServer");
   service.set_client_class("DownpourBrpcPsClient");
   service.set_service_class("DownpourPsService");
@@ -147,7 +146,7 @@ Status add_dense(desc::ServerParameter& server, const DenseTable& wanted, const 
     const std::string& rule = settings.accessor().dense_sgd_param().name();
     MILLRACE_RETURN_IF_ERROR(check_rule(rule, kind));
     remark_other_rule(wanted.configs, rule, kind, remarks);
-    table = &add_table_downpour_server(server, wanted.id, desc::PS_DENSE_TABLE);
+    table = &add_table(server, wanted.id, desc::PS_DENSE_TABLE);
     table->MergeFrom(settings);
   }
   table->mutable_accessor()->set_fea_dim(elements);
@@ -175,7 +174,7 @@ DownpourServer::DownpourServer(const desc::ServerParameter* start)
     : desc_(start != nullptr ? std::make_unique<desc::ServerParameter>(*start)
                              : std::make_unique<desc::ServerParameter>()) {
   desc::DownpourServerParameter& server = *desc_->mutable_downpour_server_param();
-  if (!server.has_service_param()) set_service_downpour_server(*server.mutable_service_param());
+  if (!server.has_service_param()) set_service(*server.mutable_service_param());
 }
 
 DownpourServer::DownpourServer(DownpourServer&&) noexcept = default;
@@ -187,7 +186,7 @@ Status DownpourServer::add_sparse_table(int table_id, const ConfigDict& configs)
   if (found != nullptr) return Ok();
   desc::TableParameter table;
   MILLRACE_RETURN_IF_ERROR(set_sparse_configs(configs, table, remarks_));
-  add_table_downpour_server(*desc_, table_id, desc::PS_SPARSE_TABLE).MergeFrom(table);
+  add_table(*desc_, table_id, desc::PS_SPARSE_TABLE).MergeFrom(table);
   return Ok();
 }
 

@@ -81,6 +81,13 @@ Status check_program_of_tables(const Program& program) {
                    "program; tables of DownpourSGD only update by their own rules",
                    op.type().str())
             .at(op.location());
+      if (block.index() > 0 && transpiler::is_lookup(op) &&
+          get_attr_or(op, "is_distributed", false))
+        return Unimplemented(
+                   "the distributed lookup of '{}' is in a sub-block; workers fill only those of "
+                   "block 0",
+                   op.first_input("W").str())
+            .at(op.location());
       if (transpiler::is_lookup(op) && get_attr_or(op, "is_sparse", false) &&
           !get_attr_or(op, "is_distributed", false))
         return Unimplemented(
@@ -94,7 +101,8 @@ Status check_program_of_tables(const Program& program) {
   return Ok();
 }
 
-struct Sorted {
+// The parameters of a dense table, with their gradients.
+struct DenseVars {
   std::vector<DenseVar> params;
   std::vector<std::string> names;
   std::vector<std::string> grads;
@@ -112,9 +120,11 @@ bool has_one_of_ends(const std::string& name, const std::vector<std::string>& en
                      [&](const std::string& end) { return llvm::StringRef(name).endswith(end); });
 }
 
-StatusOr<Sorted> choose(const Program& program, const std::vector<ops::ParamGrad>& pairs,
-                        const std::vector<std::string>& ends, bool statistics) {
-  Sorted out;
+// Parameters whose names have one of the ends are statistics of data_norm, which have a table of
+// their own.
+StatusOr<DenseVars> choose(const Program& program, const std::vector<ops::ParamGrad>& pairs,
+                           const std::vector<std::string>& ends, bool statistics) {
+  DenseVars out;
   for (const ops::ParamGrad& pair : pairs) {
     if (has_one_of_ends(pair.param, ends) != statistics) continue;
     MILLRACE_ASSIGN_OR_RETURN(DenseVar var, dense_var(program, pair.param));
@@ -204,7 +214,7 @@ class Minimizer {
 
   Status add_dense(const Program& program, const std::vector<ops::ParamGrad>& pairs,
                    bool statistics, ProgramTables& tables) {
-    MILLRACE_ASSIGN_OR_RETURN(const Sorted vars,
+    MILLRACE_ASSIGN_OR_RETURN(const DenseVars vars,
                               choose(program, pairs, options_.data_norm_names, statistics));
     if (statistics && vars.params.empty()) return Ok();
     const int id = next_table_++;

@@ -46,8 +46,8 @@ constexpr std::pair<std::string_view, SparseRule> kSparseConfigsRules[] = {
     {"std_adagrad", SparseRule::kAdagrad},
     {"adam", SparseRule::kAdam}};
 
-Status set_rule_sparse_configs(ConfigReader& read, const std::string& prefix, const char* usual,
-                               desc::SparseCommonSGDRuleParameter& out) {
+Status set_rule(ConfigReader& read, const std::string& prefix, const char* usual,
+                desc::SparseCommonSGDRuleParameter& out) {
   const std::string key = prefix + "sparse_optimizer";
   const std::string name = read.text(key, usual);
   for (const auto& [known, rule] : kSparseConfigsRules) {
@@ -67,15 +67,14 @@ Status set_row_rule(ConfigReader& read, desc::SparseSGDRuleParameter& out) {
   return set_weight_bounds(read, "sparse_weight_bounds", kWhat, out);
 }
 
-Status set_accessor_sparse_configs(ConfigReader& read, const AccessorKind& kind,
-                                   desc::TableAccessorParameter& out) {
+Status set_accessor(ConfigReader& read, const AccessorKind& kind,
+                    desc::TableAccessorParameter& out) {
   out.set_accessor_class(std::string(kind.name));
   out.set_embedx_dim(read.count("sparse_embedx_dim", 8));
   const bool plain = kind.updates == Updates::kValue;
   out.set_fea_dim(out.embedx_dim() + (plain ? 0 : 3));
   if (plain) {
-    MILLRACE_RETURN_IF_ERROR(
-        set_rule_sparse_configs(read, "", "adam", *out.mutable_sparse_commonsgd_param()));
+    MILLRACE_RETURN_IF_ERROR(set_rule(read, "", "adam", *out.mutable_sparse_commonsgd_param()));
   } else {
     out.set_embedx_threshold(read.count("sparse_embedx_threshold", 10));
     set_statistics(read, *out.mutable_downpour_accessor_param());
@@ -86,10 +85,8 @@ Status set_accessor_sparse_configs(ConfigReader& read, const AccessorKind& kind,
         static_cast<int32_t>(read.integer("sparse_ssd_unseenday_threshold", 1)));
   }
   if (kind.updates == Updates::kTwoRules) {
-    MILLRACE_RETURN_IF_ERROR(
-        set_rule_sparse_configs(read, "embed_", "adagrad", *out.mutable_embed_sgd_param()));
-    MILLRACE_RETURN_IF_ERROR(
-        set_rule_sparse_configs(read, "embedx_", "adagrad", *out.mutable_embedx_sgd_param()));
+    MILLRACE_RETURN_IF_ERROR(set_rule(read, "embed_", "adagrad", *out.mutable_embed_sgd_param()));
+    MILLRACE_RETURN_IF_ERROR(set_rule(read, "embedx_", "adagrad", *out.mutable_embedx_sgd_param()));
   }
   set_converters(read, "(scripts/xbox_compressor_mf.py | bin/xbox_pb_converter)",
                  "(bin/xbox_pb_deconverter | scripts/xbox_decompressor_mf.awk)", out);
@@ -114,7 +111,7 @@ Status set_sparse_configs(const ConfigDict& configs, desc::TableParameter& out,
   MILLRACE_ASSIGN_OR_RETURN(
       const AccessorKind* const kind,
       find_accessor(read.text("sparse_accessor_class", "DownpourCtrAccessor")));
-  MILLRACE_RETURN_IF_ERROR(set_accessor_sparse_configs(read, *kind, *out.mutable_accessor()));
+  MILLRACE_RETURN_IF_ERROR(set_accessor(read, *kind, *out.mutable_accessor()));
   for (const std::string& key : read.unread())
     remarks.push_back(fmt::format("{}.{} has no effect: neither {} nor its rules read it", kWhat,
                                   key, kind->name));

@@ -98,8 +98,8 @@ Status check_geo_update(const Op& optimizer, const TableFacts& table) {
       .at(optimizer.location());
 }
 
-StatusOr<Rule> rule_of_common_accessor(const Op& optimizer, ps::CommMode mode, const JobSpec& job,
-                                       const TableFacts& table) {
+StatusOr<Rule> rule_of(const Op& optimizer, ps::CommMode mode, const JobSpec& job,
+                       const TableFacts& table) {
   if (mode == ps::CommMode::kGeo) {
     MILLRACE_RETURN_IF_ERROR(check_geo_update(optimizer, table));
     return geo_sum();
@@ -279,14 +279,14 @@ StatusOr<std::string> initial_value(const Column& column, const Block& main, con
   return initializer_of(startup, op.first_input({column.name.data(), column.name.size()}));
 }
 
-// State must start with the same value in all elements.
+// State must start with the same value in all elements, and the rate with one that is known now.
 Status check_start(const Column& column, const std::string& initializer, const Op& op) {
-  if (column.source != Source::kVar || column.name == kParam.name ||
+  if (column.source == Source::kText || column.name == kParam.name ||
       llvm::StringRef(initializer).startswith(kConstant))
     return Ok();
   return Unimplemented(
-             "'{}' of '{}' starts with '{}'; tables on servers start optimizer state with a "
-             "constant of the startup program",
+             "'{}' of '{}' starts with '{}'; tables on servers start optimizer state and the rate "
+             "with a constant of the startup program",
              column.name, op.first_input("Param").str(), initializer)
       .at(op.location());
 }
@@ -330,7 +330,7 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
   const Op* const op = find_optimizer(main.root(), table.param);
   if (op == nullptr) return InvalidProgram("no optimizer updates '{}'", table.param);
   MILLRACE_ASSIGN_OR_RETURN(const ps::CommMode mode, job.strategy.mode());
-  MILLRACE_ASSIGN_OR_RETURN(const Rule rule, rule_of_common_accessor(*op, mode, job, table));
+  MILLRACE_ASSIGN_OR_RETURN(const Rule rule, rule_of(*op, mode, job, table));
   // in geo mode, workers update; statistics of data_norm are only summed
   if (mode != ps::CommMode::kGeo && !table.is_data_norm)
     MILLRACE_RETURN_IF_ERROR(check_slots_of_update(*op));

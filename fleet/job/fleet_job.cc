@@ -12,7 +12,7 @@
 namespace millrace::fleet {
 namespace {
 
-Status check_endpoints_fleet_job(const JobSpec& spec) {
+Status check_processes(const JobSpec& spec) {
   if (spec.servers.empty()) return InvalidArgument("a fleet job needs at least one server");
   if (spec.workers < 1)
     return InvalidArgument("a fleet job needs at least one worker (found {})", spec.workers);
@@ -44,7 +44,7 @@ Status check_supported(const JobSpec& spec) {
 StatusOr<FleetJob> FleetJob::create(const Program& main, const Program& startup, JobSpec spec) {
   if (spec.environment == nullptr)
     spec.environment = [](const std::string&) { return std::nullopt; };
-  MILLRACE_RETURN_IF_ERROR(check_endpoints_fleet_job(spec));
+  MILLRACE_RETURN_IF_ERROR(check_processes(spec));
   MILLRACE_RETURN_IF_ERROR(check_supported(spec));
   FleetJob job;
   MILLRACE_ASSIGN_OR_RETURN(job.mode_, spec.strategy.mode());

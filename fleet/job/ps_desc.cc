@@ -1,6 +1,7 @@
 #include "fleet/job/ps_desc.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <fmt/ranges.h>
 #include <google/protobuf/text_format.h>
@@ -24,6 +25,14 @@ using transpiler::SparseTablePlan;
 constexpr uint64_t kShards = 256;         // dense, geo and barrier tables
 constexpr uint64_t kSparseShards = 1000;  // unless a setting says otherwise
 constexpr const char* kMergeAccessor = "CommMergeAccessor";
+
+// Descriptions have numbers of 32 bits.
+Status check_size(const TableFacts& facts) {
+  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+  if (facts.size >= 0 && facts.size <= kMost && facts.width <= kMost) return Ok();
+  return Unimplemented("the table of '{}' has {} {}, expected 0 to {}", facts.param, facts.size,
+                       facts.is_sparse ? "rows" : "elements", kMost);
+}
 
 // True if an adam rule of settings has no rate of its own.
 bool takes_rate_of_optimizer(const desc::TableAccessorParameter& accessor) {
@@ -73,6 +82,7 @@ class Describer {
   StatusOr<CommonAccessor> common(const TableFacts& facts, const std::string& table_name,
                                   const std::string& entry, bool sync,
                                   desc::CommonAccessorParameter& out) {
+    MILLRACE_RETURN_IF_ERROR(check_size(facts));
     MILLRACE_ASSIGN_OR_RETURN(CommonAccessor accessor,
                               describe_optimizer(main_, startup_, job_, role_, facts));
     out.set_name(accessor.name);
@@ -103,6 +113,9 @@ class Describer {
       out.mutable_accessor()->set_accessor_class(kMergeAccessor);
       out.mutable_accessor()->set_fea_dim(static_cast<uint32_t>(facts.size));
       out.mutable_accessor()->set_embedx_dim(static_cast<uint32_t>(facts.width));
+      if (entry != "none")
+        remarks_.push_back("the entry policy '" + entry + "' of '" + facts.param +
+                           "' has no effect in geo mode, where workers hold all rows");
       MILLRACE_ASSIGN_OR_RETURN(const CommonAccessor accessor,
                                 common(facts, facts.param, entry, false, *out.mutable_common()));
       if (accessor.moves_all_rows)
@@ -304,7 +317,7 @@ class Describer {
   std::vector<std::string>& remarks_;
 };
 
-void set_service_ps_desc(desc::ServerServiceParameter& out) {
+void set_service(desc::ServerServiceParameter& out) {
   out.set_server_class("BrpcPsServer");
   out.set_client_class("BrpcPsClient");
   out.set_service_class("BrpcPsService");
@@ -331,7 +344,7 @@ StatusOr<std::string> describe_tables(const Program& main, const Program& startu
   MILLRACE_ASSIGN_OR_RETURN(const ps::CommMode mode, job.strategy.mode());
   Describer describer(main, startup, plan, job, role, mode, remarks);
   MILLRACE_ASSIGN_OR_RETURN(desc::DownpourServerParameter server, describer.tables());
-  set_service_ps_desc(*server.mutable_service_param());
+  set_service(*server.mutable_service_param());
   desc::PSParameter out;
   if (!role.is_server) {
     *out.mutable_worker_param()->mutable_downpour_worker_param()->mutable_downpour_table_param() =

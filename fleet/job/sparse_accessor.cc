@@ -14,8 +14,7 @@ namespace {
 namespace desc = fleet_desc;
 
 // A number in text such as "uniform_random&0&-0.01&0.01"; a negative index counts from the end.
-StatusOr<double> number_in_sparse_accessor(const std::string& text, int index,
-                                           const std::string& param) {
+StatusOr<double> constant_argument(const std::string& text, int index, const std::string& param) {
   llvm::SmallVector<llvm::StringRef, 4> parts;
   llvm::StringRef(text).split(parts, '&');
   const int at = index < 0 ? static_cast<int>(parts.size()) + index : index;
@@ -76,14 +75,13 @@ void complete_statistics(bool zero_width, desc::CtrAccessorParameter& out) {
 Status complete_adam(const CommonAccessor& common, const TableFacts& table,
                      desc::SparseAdamSGDParameter& out, std::vector<std::string>& remarks) {
   if (!out.has_learning_rate()) {
-    MILLRACE_ASSIGN_OR_RETURN(
-        const double rate, number_in_sparse_accessor(common.initializers.back(), 1, table.param));
+    MILLRACE_ASSIGN_OR_RETURN(const double rate,
+                              constant_argument(common.initializers.back(), 1, table.param));
     out.set_learning_rate(rate);
   }
   if (!out.has_initial_range()) {
-    MILLRACE_ASSIGN_OR_RETURN(
-        const double range,
-        number_in_sparse_accessor(common.initializers.front(), -1, table.param));
+    MILLRACE_ASSIGN_OR_RETURN(const double range,
+                              constant_argument(common.initializers.front(), -1, table.param));
     out.set_initial_range(range);
   }
   const bool from_op = common.name == "adam";
@@ -93,7 +91,7 @@ Status complete_adam(const CommonAccessor& common, const TableFacts& table,
                         "' has the default decays; those of its settings have no effect");
     }
     if (was_set || !from_op) return usual;
-    return number_in_sparse_accessor(common.attrs[attr], 1, table.param);
+    return constant_argument(common.attrs[attr], 1, table.param);
   };
   MILLRACE_ASSIGN_OR_RETURN(const double beta1, decay(0, out.has_beta1_decay_rate(), 0.9));
   MILLRACE_ASSIGN_OR_RETURN(const double beta2, decay(1, out.has_beta2_decay_rate(), 0.999));

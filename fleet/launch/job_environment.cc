@@ -25,8 +25,8 @@ std::optional<std::string> first_of(const EnvironmentReader& read,
   return std::nullopt;
 }
 
-StatusOr<std::optional<int>> number_in_job_environment(const EnvironmentReader& read,
-                                                       std::initializer_list<const char*> names) {
+StatusOr<std::optional<int>> read_number(const EnvironmentReader& read,
+                                         std::initializer_list<const char*> names) {
   for (const char* const name : names) {
     const std::optional<std::string> value = read(name);
     if (!value || value->empty()) continue;
@@ -76,7 +76,7 @@ Status read_server_rank(JobEnvironment& job) {
 
 Status read_trainer_rank(const EnvironmentReader& read, JobEnvironment& job) {
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> rank,
-                            number_in_job_environment(read, {"PADDLE_TRAINER_ID"}));
+                            read_number(read, {"PADDLE_TRAINER_ID"}));
   const int place = place_of(job.trainer_endpoints, job.own_endpoint);
   if (rank) {
     job.rank = *rank;
@@ -132,9 +132,8 @@ StatusOr<JobEnvironment> read_paddle(const EnvironmentReader& read) {
   job.own_endpoint = own_endpoint(read);
   job.master = first_of(read, {"PADDLE_MASTER"}).value_or("");
   job.job = first_of(read, {"PADDLE_JOB_ID", "SYS_JOB_ID"}).value_or("");
-  MILLRACE_ASSIGN_OR_RETURN(
-      const std::optional<int> count,
-      number_in_job_environment(read, {"PADDLE_TRAINERS_NUM", "PADDLE_GLOBAL_SIZE"}));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> count,
+                            read_number(read, {"PADDLE_TRAINERS_NUM", "PADDLE_GLOBAL_SIZE"}));
   job.size = count ? *count : std::max(1, static_cast<int>(job.trainer_endpoints.size()));
   if (job.size < 1) return InvalidArgument("environment: PADDLE_TRAINERS_NUM is 0");
   if (job.role != "PSERVER" && !job.trainer_endpoints.empty() &&
@@ -142,9 +141,8 @@ StatusOr<JobEnvironment> read_paddle(const EnvironmentReader& read) {
     return InvalidArgument(
         "environment: PADDLE_TRAINERS_NUM is {}, but PADDLE_TRAINER_ENDPOINTS has {} entries",
         job.size, job.trainer_endpoints.size());
-  MILLRACE_ASSIGN_OR_RETURN(
-      const std::optional<int> local,
-      number_in_job_environment(read, {"PADDLE_LOCAL_RANK", "PADDLE_RANK_IN_NODE"}));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> local,
+                            read_number(read, {"PADDLE_LOCAL_RANK", "PADDLE_RANK_IN_NODE"}));
   job.local_rank = local.value_or(0);
   if (job.role == "PSERVER") {
     MILLRACE_RETURN_IF_ERROR(read_server_rank(job));
@@ -172,13 +170,11 @@ constexpr Launcher kLaunchers[] = {
 
 StatusOr<std::optional<JobEnvironment>> read_launcher(const EnvironmentReader& read,
                                                       const Launcher& launcher) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> rank,
-                            number_in_job_environment(read, {launcher.rank}));
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> size,
-                            number_in_job_environment(read, {launcher.size}));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> rank, read_number(read, {launcher.rank}));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> size, read_number(read, {launcher.size}));
   if (!rank || !size) return std::optional<JobEnvironment>();
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> local,
-                            number_in_job_environment(read, {launcher.local_rank}));
+                            read_number(read, {launcher.local_rank}));
   if (*size < 1 || *rank >= *size)
     return InvalidArgument("environment: {} is {}, but {} is {}", launcher.rank, *rank,
                            launcher.size, *size);

@@ -89,6 +89,7 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
+// The command with the port of the process for {metrics}; without that word, --metrics is appended.
 std::vector<std::string> command_of(std::vector<std::string> command, const ChildPlan& plan) {
   if (plan.metrics_port == 0) return command;
   constexpr std::string_view kPlace = "{metrics}";

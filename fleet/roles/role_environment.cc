@@ -128,7 +128,7 @@ Status read_worker(const Needed& needed, RoleMaker& made) {
   return Ok();
 }
 
-Status read_server_role_environment(const Needed& needed, RoleMaker& made) {
+Status read_server(const Needed& needed, RoleMaker& made) {
   MILLRACE_ASSIGN_OR_RETURN(made.own_endpoint, needed.own_endpoint());
   MILLRACE_ASSIGN_OR_RETURN(
       made.id, place_in(made.server_endpoints, made.own_endpoint, "PADDLE_PSERVERS_IP_PORT_LIST"));
@@ -146,7 +146,7 @@ Status read_heter_worker(const Needed& needed, RoleMaker& made) {
 
 Status read_own(const Needed& needed, RoleMaker& made) {
   if (made.is_worker()) return read_worker(needed, made);
-  if (made.is_server()) return read_server_role_environment(needed, made);
+  if (made.is_server()) return read_server(needed, made);
   if (made.is_heter_worker()) return read_heter_worker(needed, made);
   made.id = 0;  // there is only one coordinator
   return Ok();
@@ -183,8 +183,7 @@ Status read_general_id(const Needed& needed, RoleMaker& made) {
     made.own_endpoint = made.worker_endpoints[static_cast<size_t>(made.id)];
     return Ok();
   }
-  if (needed.or_empty("PADDLE_PSERVER_ID").empty())
-    return read_server_role_environment(needed, made);
+  if (needed.or_empty("PADDLE_PSERVER_ID").empty()) return read_server(needed, made);
   MILLRACE_ASSIGN_OR_RETURN(made.id, needed.number("PADDLE_PSERVER_ID", 0));
   if (made.id >= made.server_num())
     return InvalidArgument(

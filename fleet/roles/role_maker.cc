@@ -10,7 +10,7 @@ namespace millrace::fleet {
 namespace {
 
 // Checks that endpoints exist, differ, and are not empty.
-Status check_endpoints_role_maker(const std::vector<std::string>& endpoints, const char* what) {
+Status check_endpoints(const std::vector<std::string>& endpoints, const char* what) {
   if (endpoints.empty()) return InvalidArgument("{}: expected at least one, found none", what);
   std::set<std::string> seen;
   for (const std::string& endpoint : endpoints) {
@@ -54,13 +54,11 @@ int RoleMaker::node_num() const {
 StatusOr<RoleMaker> user_defined_role(const UserDefinedRole& arguments) {
   if (arguments.role != Role::kWorker && arguments.role != Role::kServer)
     return InvalidArgument("role: expected worker or server, found {}", role_name(arguments.role));
-  MILLRACE_RETURN_IF_ERROR(
-      check_endpoints_role_maker(arguments.server_endpoints, "server_endpoints"));
+  MILLRACE_RETURN_IF_ERROR(check_endpoints(arguments.server_endpoints, "server_endpoints"));
   RoleMaker made;
   made.worker_num = arguments.worker_num;
   if (!arguments.worker_endpoints.empty()) {
-    MILLRACE_RETURN_IF_ERROR(
-        check_endpoints_role_maker(arguments.worker_endpoints, "worker_endpoints"));
+    MILLRACE_RETURN_IF_ERROR(check_endpoints(arguments.worker_endpoints, "worker_endpoints"));
     const auto count = static_cast<int>(arguments.worker_endpoints.size());
     if (made.worker_num != 0 && made.worker_num != count)
       return InvalidArgument("worker_num is {}, but worker_endpoints has {}", made.worker_num,
@@ -85,7 +83,7 @@ StatusOr<RoleMaker> user_defined_role(const UserDefinedRole& arguments) {
 
 StatusOr<RoleMaker> user_defined_collective_role(int current_id,
                                                  const std::vector<std::string>& endpoints) {
-  MILLRACE_RETURN_IF_ERROR(check_endpoints_role_maker(endpoints, "worker_endpoints"));
+  MILLRACE_RETURN_IF_ERROR(check_endpoints(endpoints, "worker_endpoints"));
   MILLRACE_RETURN_IF_ERROR(check_id(current_id, endpoints.size(), "worker"));
   RoleMaker made;
   made.id = current_id;
@@ -110,7 +108,7 @@ StatusOr<RoleMaker> symmetric_role(int rank, const std::vector<std::string>& end
   made.id = rank / 2;
   made.worker_num = size / 2;
   for (size_t i = 0; i < endpoints.size(); i += 2) made.server_endpoints.push_back(endpoints[i]);
-  MILLRACE_RETURN_IF_ERROR(check_endpoints_role_maker(made.server_endpoints, "servers"));
+  MILLRACE_RETURN_IF_ERROR(check_endpoints(made.server_endpoints, "servers"));
   if (made.is_server()) made.own_endpoint = made.server_endpoints[static_cast<size_t>(made.id)];
   return made;
 }

@@ -27,10 +27,14 @@ StatusOr<desc::DownpourServerParameter> server_description(const std::string& te
 }
 
 template <typename Rule>
-void set_bounds(const Rule& from, ps::SparseRuleOptions& to) {
-  if (from.weight_bounds_size() != 2) return;
+Status set_bounds(const Rule& from, ps::SparseRuleOptions& to) {
+  if (from.weight_bounds_size() == 0) return Ok();
+  if (from.weight_bounds_size() != 2)
+    return InvalidArgument("ps_desc: expected two weight_bounds or none, found {}",
+                           from.weight_bounds_size());
   to.min_bound = from.weight_bounds(0);
   to.max_bound = from.weight_bounds(1);
+  return Ok();
 }
 
 StatusOr<ps::SparseRuleOptions> described_rule(const desc::SparseCommonSGDRuleParameter& from) {
@@ -39,16 +43,16 @@ StatusOr<ps::SparseRuleOptions> described_rule(const desc::SparseCommonSGDRulePa
   const auto set = [&](const auto& part) {
     rule.learning_rate = static_cast<float>(part.learning_rate());
     rule.initial_range = static_cast<float>(part.initial_range());
-    set_bounds(part, rule);
+    return set_bounds(part, rule);
   };
   using Kind = ps::SparseRuleOptions::Kind;
   if (rule.kind == Kind::kNaive) {
-    set(from.naive());
+    MILLRACE_RETURN_IF_ERROR(set(from.naive()));
   } else if (rule.kind == Kind::kAdagrad || rule.kind == Kind::kStdAdagrad) {
-    set(from.adagrad());
+    MILLRACE_RETURN_IF_ERROR(set(from.adagrad()));
     rule.initial_g2sum = static_cast<float>(from.adagrad().initial_g2sum());
   } else {
-    set(from.adam());
+    MILLRACE_RETURN_IF_ERROR(set(from.adam()));
     rule.beta1 = static_cast<float>(from.adam().beta1_decay_rate());
     rule.beta2 = static_cast<float>(from.adam().beta2_decay_rate());
     rule.epsilon = static_cast<float>(from.adam().ada_epsilon());
@@ -152,6 +156,9 @@ StatusOr<float> constant_of(const desc::CommonAccessorParameter& common, const s
     return InvalidArgument("table '{}' has no {}", common.table_name(), param);
   MILLRACE_ASSIGN_OR_RETURN(const ps::Initializer initializer,
                             ps::parse_initializer(common.initializers(index)));
+  if (initializer.kind != ps::Initializer::Kind::kConstant)
+    return InvalidArgument("table '{}': {} starts with '{}', expected a constant",
+                           common.table_name(), param, common.initializers(index));
   return initializer.a;
 }
 
@@ -176,9 +183,11 @@ StatusOr<ps::DenseTableOptions> dense_options(const desc::TableParameter& from, 
     MILLRACE_RETURN_IF_ERROR(constant_of(common, "LearningRate").status());
     options.learning_rate = 1;  // multiplied by the shared rate
   }
-  options.beta1 = described_attr(common.attr(), "beta1").value_or(options.beta1);
-  options.beta2 = described_attr(common.attr(), "beta2").value_or(options.beta2);
-  options.epsilon = described_attr(common.attr(), "epsilon").value_or(options.epsilon);
+  for (const auto& [key, value] : {std::pair("beta1", &options.beta1),
+                                   {"beta2", &options.beta2},
+                                   {"epsilon", &options.epsilon}}) {
+    MILLRACE_ASSIGN_OR_RETURN(*value, described_attr(common.attr(), key, *value));
+  }
   if (options.rule == Rule::kAdamD2Sum) {
     MILLRACE_ASSIGN_OR_RETURN(options.momentum, constant_of(common, "MomentDecayRate"));
     MILLRACE_ASSIGN_OR_RETURN(options.decay, constant_of(common, "AdaDecayRate"));

@@ -42,24 +42,26 @@ StatusOr<std::shared_ptr<const ps::UpdateOp>> update_of(const Message& from) {
 }
 
 // True if the state of adam starts as that of the tables' own rule.
-bool starts_as_usual(const desc::CommonAccessorParameter& table,
-                     const std::vector<float>& initial) {
-  const float beta1 = described_attr(table.attr(), "beta1").value_or(0.9F);
-  const float beta2 = described_attr(table.attr(), "beta2").value_or(0.999F);
+StatusOr<bool> starts_as_usual(const desc::CommonAccessorParameter& table,
+                               const std::vector<float>& initial) {
+  MILLRACE_ASSIGN_OR_RETURN(const float beta1, described_attr(table.attr(), "beta1", 0.9F));
+  MILLRACE_ASSIGN_OR_RETURN(const float beta2, described_attr(table.attr(), "beta2", 0.999F));
   return initial == std::vector<float>{0, 0, beta1, beta2};
 }
 
 }  // namespace
 
-std::optional<float> described_attr(const std::string& attrs, const std::string& key) {
+StatusOr<float> described_attr(const std::string& attrs, const std::string& key, float fallback) {
   llvm::SmallVector<llvm::StringRef, 4> items;
   llvm::StringRef(attrs).split(items, '#');
   for (const llvm::StringRef item : items) {
     const auto [name, value] = item.split('&');
     double number = 0;
-    if (name == key && !value.getAsDouble(number)) return static_cast<float>(number);
+    if (name != key) continue;
+    if (!value.getAsDouble(number)) return static_cast<float>(number);
+    return InvalidArgument("ps_desc: expected a number for '{}', found '{}'", key, value.str());
   }
-  return std::nullopt;
+  return fallback;
 }
 
 StatusOr<std::shared_ptr<const ps::UpdateOp>> described_update(
@@ -69,7 +71,8 @@ StatusOr<std::shared_ptr<const ps::UpdateOp>> described_update(
   if (kind == nullptr || table.name() == "sgd") return none;
   if (table.name() == "adam") {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<float> initial, initial_states(table, *kind));
-    if (starts_as_usual(table, initial)) return none;
+    MILLRACE_ASSIGN_OR_RETURN(const bool is_usual, starts_as_usual(table, initial));
+    if (is_usual) return none;
   }
   return update_of(table);
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +23,8 @@ StatusOr<std::shared_ptr<const ps::UpdateOp>> described_update(
 StatusOr<std::vector<ps::DenseUpdate>> described_ranges(
     const fleet_desc::CommonAccessorParameter& table, int64_t elements);
 
-/// The value of a key in text such as "beta1&0.9#beta2&0.999"; nullopt: none.
-std::optional<float> described_attr(const std::string& attrs, const std::string& key);
+/// The value of a key in text such as "beta1&0.9#beta2&0.999"; `fallback` if the text lacks the
+/// key. Errors: kInvalidArgument if the value is no number.
+StatusOr<float> described_attr(const std::string& attrs, const std::string& key, float fallback);
 
 }  // namespace millrace::fleet

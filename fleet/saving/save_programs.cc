@@ -94,7 +94,7 @@ class Builder {
     return var;
   }
 
-  struct Pieces {
+  struct SliceLists {
     std::vector<std::string> shapes;
     std::vector<std::string> local;
     std::vector<std::string> remote;
@@ -102,19 +102,19 @@ class Builder {
     bool sparse = false;
   };
 
-  void add_recv_save(Block& block, const Var& var, Pieces pieces) {
+  void add_recv_save(Block& block, const Var& var, SliceLists slices) {
     const std::string name = var.name().str();
     Op& op = block.append_op("recv_save");
     op.set_int("trainer_id", request_.worker)
         .set_attr("shape",
                   AttrValue::of_longs(std::vector<int64_t>(var.dims().begin(), var.dims().end())))
-        .set_strings("slice_shapes", std::move(pieces.shapes))
-        .set_strings("slice_varnames", std::move(pieces.local))
-        .set_strings("remote_varnames", std::move(pieces.remote))
-        .set_strings("endpoints", std::move(pieces.endpoints))
+        .set_strings("slice_shapes", std::move(slices.shapes))
+        .set_strings("slice_varnames", std::move(slices.local))
+        .set_strings("remote_varnames", std::move(slices.remote))
+        .set_strings("endpoints", std::move(slices.endpoints))
         .set_string("file_path", request_.directory + "/" + name);
-    op.set_bool("is_sparse", pieces.sparse);
-    if (pieces.sparse) op.set_int("pserver_num", request_.servers);
+    op.set_bool("is_sparse", slices.sparse);
+    if (slices.sparse) op.set_int("pserver_num", request_.servers);
     plan_.received.push_back(name);
   }
 
@@ -149,27 +149,27 @@ class Builder {
                                     context.sections.size(), context.split_varnames.size()),
                     param);
     }
-    Pieces pieces;
-    pieces.sparse = true;
-    pieces.endpoints = context.split_endpoints;
+    SliceLists slices;
+    slices.sparse = true;
+    slices.endpoints = context.split_endpoints;
     for (const int64_t rows : context.sections) {
       std::vector<int64_t> shape(var->dims().begin(), var->dims().end());
       if (shape.empty())
         return of_var(InvalidArgument("expected a table with at least one axis"), param);
       shape[0] = rows;
-      pieces.shapes.push_back(shape_text(shape));
+      slices.shapes.push_back(shape_text(shape));
     }
-    pieces.local = pieces.remote = context.split_varnames;
+    slices.local = slices.remote = context.split_varnames;
     Block& block = block_of(plan_.sparse);
-    add_recv_save(block, *var, pieces);
+    add_recv_save(block, *var, slices);
     for (const std::string& name : state.shaped) {
       MILLRACE_ASSIGN_OR_RETURN(const Var* const shaped, var_of(name));
       // On the servers, slices of optimizer state have the name of the whole var.
-      for (size_t i = 0; i < pieces.local.size(); ++i) {
-        pieces.local[i] = fmt::format("{}.block{}", name, i);
-        pieces.remote[i] = name;
+      for (size_t i = 0; i < slices.local.size(); ++i) {
+        slices.local[i] = fmt::format("{}.block{}", name, i);
+        slices.remote[i] = name;
       }
-      add_recv_save(block, *shaped, pieces);
+      add_recv_save(block, *shaped, slices);
     }
     for (const std::string& name : state.scalar)
       MILLRACE_RETURN_IF_ERROR(add_whole(block, name, {context.split_endpoints.front()}));

@@ -71,8 +71,8 @@ StatusOr<const Row*> find_row(const Row (&rows)[n], const std::string& key, cons
   return InvalidArgument("{}.{}: expected one of {}, found '{}'", what, key, names_of(rows), name);
 }
 
-Status set_rule_table_settings(ConfigReader& read, const std::string& prefix,
-                               const std::string& what, desc::SparseCommonSGDRuleParameter& out) {
+Status set_rule(ConfigReader& read, const std::string& prefix, const std::string& what,
+                desc::SparseCommonSGDRuleParameter& out) {
   const std::string key = prefix + "sparse_optimizer";
   MILLRACE_ASSIGN_OR_RETURN(const RuleName* const rule,
                             find_row(kTableSettingsRules, key, read.text(key, "adagrad"), what));
@@ -98,8 +98,8 @@ void set_ctr_statistics(ConfigReader& read, bool unit, desc::CtrAccessorParamete
       static_cast<int32_t>(read.integer("sparse_ssd_unseenday_threshold", 1)));
 }
 
-Status set_accessor_table_settings(ConfigReader& read, const AccessorName& accessor, bool use_cvm,
-                                   const std::string& what, desc::TableAccessorParameter& out) {
+Status set_accessor(ConfigReader& read, const AccessorName& accessor, bool use_cvm,
+                    const std::string& what, desc::TableAccessorParameter& out) {
   out.set_accessor_class(use_cvm ? accessor.name : "SparseAccessor");
   out.set_embedx_dim(read.count("sparse_embedx_dim", 8));
   out.set_fea_dim(out.embedx_dim() + 3);
@@ -107,10 +107,10 @@ Status set_accessor_table_settings(ConfigReader& read, const AccessorName& acces
   set_ctr_statistics(read, accessor.key == "DownpourUnitAccessor",
                      *out.mutable_ctr_accessor_param());
   set_converters(read, "", "", out);
-  MILLRACE_RETURN_IF_ERROR(set_rule_table_settings(read, accessor.one_rule ? "" : "embed_", what,
-                                                   *out.mutable_embed_sgd_param()));
-  MILLRACE_RETURN_IF_ERROR(set_rule_table_settings(read, accessor.one_rule ? "" : "embedx_", what,
-                                                   *out.mutable_embedx_sgd_param()));
+  MILLRACE_RETURN_IF_ERROR(
+      set_rule(read, accessor.one_rule ? "" : "embed_", what, *out.mutable_embed_sgd_param()));
+  MILLRACE_RETURN_IF_ERROR(
+      set_rule(read, accessor.one_rule ? "" : "embedx_", what, *out.mutable_embedx_sgd_param()));
   out.mutable_graph_sgd_param()->set_feature_learning_rate(
       static_cast<float>(read.number("feature_learning_rate", 0.05)));
   out.mutable_graph_sgd_param()->set_nodeid_slot(read.count("nodeid_slot", 9008));
@@ -145,8 +145,7 @@ Status apply_table_settings(const std::string& table, const ConfigDict& configs,
       const AccessorName* const accessor,
       find_row(kTableSettingsAccessors, "sparse_accessor_class",
                read.text("sparse_accessor_class", "DownpourCtrAccessor"), what));
-  MILLRACE_RETURN_IF_ERROR(
-      set_accessor_table_settings(read, *accessor, use_cvm, what, *out.mutable_accessor()));
+  MILLRACE_RETURN_IF_ERROR(set_accessor(read, *accessor, use_cvm, what, *out.mutable_accessor()));
   for (const std::string& key : read.unread())
     remarks.push_back(fmt::format("{}.{} has no effect: neither {} nor its rules read it", what,
                                   key, accessor->key));

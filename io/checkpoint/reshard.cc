@@ -100,8 +100,8 @@ class Reshard {
   }
 
  private:
-  [[nodiscard]] bool cuts(const StoredTensor& tensor) const {
-    return options_.ranks > 1 && (tensor.sharded || options_.cut_whole) && tensor.lod.empty() &&
+  [[nodiscard]] bool is_split(const StoredTensor& tensor) const {
+    return options_.ranks > 1 && (tensor.sharded || options_.split_whole) && tensor.lod.empty() &&
            !tensor.dims.empty();
   }
 
@@ -135,7 +135,7 @@ class Reshard {
   // The stored positions of the rows that each rank gets.
   [[nodiscard]] std::vector<std::vector<int64_t>> share_rows(
       const StoredTensor& tensor, const std::vector<int64_t>& rows) const {
-    const auto count = static_cast<int64_t>(cuts(tensor) ? ranks_.size() : 1);
+    const auto count = static_cast<int64_t>(is_split(tensor) ? ranks_.size() : 1);
     const auto size = static_cast<int64_t>(rows.size());
     std::vector<std::vector<int64_t>> places(static_cast<size_t>(count));
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -180,7 +180,7 @@ class Reshard {
       const StoredTensor& tensor = tensors[i];
       if (tensor.kind == Kind::kSelectedRows) {
         MILLRACE_RETURN_IF_ERROR(add_rows(tensor, i));
-      } else if (!cuts(tensor)) {
+      } else if (!is_split(tensor)) {
         add_dense(tensor, i, least_loaded(), Box::whole(tensor.dims));
       } else {
         const auto rank = static_cast<int64_t>(tensor.dims.size());
@@ -231,7 +231,7 @@ class Reshard {
     manifest_.block_bytes = options_.save.block_bytes;
     for (StoredTensor& tensor : manifest_.tensors) {
       tensor.chunks.clear();
-      tensor.sharded = cuts(tensor);
+      tensor.sharded = is_split(tensor);
     }
     MILLRACE_RETURN_IF_ERROR(add_tensors());
     MILLRACE_RETURN_IF_ERROR(add_records());

@@ -12,9 +12,9 @@ namespace millrace::io {
 
 /// The layout of the resharded checkpoint.
 struct ReshardOptions {
-  int32_t ranks = 1;       ///< >= 1
-  int64_t axis = 0;        ///< axis to split dense tensors on; axis 0 for those of lower rank
-  bool cut_whole = false;  ///< also split tensors that were whole on every rank
+  int32_t ranks = 1;         ///< >= 1
+  int64_t axis = 0;          ///< axis to split dense tensors on; axis 0 for those of lower rank
+  bool split_whole = false;  ///< also split tensors that were whole on every rank
   /// For tables. True: row r goes to rank r % ranks; false: adjacent rows stay together.
   bool rows_by_remainder = true;
   /// Bytes of tensor data held at a time; at least one block or one row.

@@ -49,7 +49,7 @@ StatusOr<std::vector<io::TensorFileEntry>> facts_of_values(const ValueNames& nam
 Status write_npz_file(const TensorSource& source, const ValueNames& names,
                       const std::string& output, const WriteOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(io::OutputFile file, io::OutputFile::create(output, options.replace));
-  const auto write = [&](std::span<const std::string_view> pieces) { return file.write(pieces); };
+  const auto write = [&](std::span<const std::string_view> bytes) { return file.write(bytes); };
   MILLRACE_RETURN_IF_ERROR(stream_npz(source, names, write, options));
   return file.commit(options.sync);
 }
@@ -69,9 +69,9 @@ Status write_checkpoint(const std::string& folder, const std::vector<io::TensorF
 Status stream_npz(const TensorSource& source, const ValueNames& names, const ByteSink& sink,
                   const WriteOptions& options) {
   const ValueReader read(source, options);
-  io::NpzStream stream([&](std::span<const std::string_view> pieces) -> Status {
+  io::NpzStream stream([&](std::span<const std::string_view> bytes) -> Status {
     MILLRACE_RETURN_IF_ERROR(options.proceed());
-    return sink(pieces);
+    return sink(bytes);
   });
   for (const std::string& name : names) {
     MILLRACE_ASSIGN_OR_RETURN(const Value value, read(name));

@@ -13,8 +13,8 @@
 
 namespace millrace::jobs {
 
-/// Receives the bytes of an archive, piece by piece, in order.
-using ByteSink = std::function<Status(std::span<const std::string_view> pieces)>;
+/// Receives the bytes of an archive in order, in several calls.
+using ByteSink = std::function<Status(std::span<const std::string_view> bytes)>;
 
 /// Writes values of a source in another form to a file, or to a folder for kCheckpoint and
 /// kFluidSeparate. Holds one value in memory at a time.

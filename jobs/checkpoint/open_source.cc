@@ -101,6 +101,7 @@ class OriginalSource final : public TensorSource {
   [[nodiscard]] std::vector<std::string> names() const override {
     std::vector<std::string> names;
     for (const auto& tensor : checkpoint_.tensors()) names.push_back(tensor.name);
+    std::ranges::sort(names);
     return names;
   }
   [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
@@ -181,7 +182,8 @@ std::unique_ptr<TensorSource> make_source(Args&&... args) {
   return std::make_unique<Source>(std::forward<Args>(args)...);
 }
 
-std::vector<std::string> beside_of(const SourceOptions& options, const std::string& path) {
+// The folders on other disks of SourceOptions::root and of paths in it; none of other paths.
+std::vector<std::string> folders_beside(const SourceOptions& options, const std::string& path) {
   llvm::StringRef rest(path);
   const bool is_root = !options.root.empty() && rest.consume_front(options.root);
   const bool inside =
@@ -287,6 +289,17 @@ StatusOr<std::unique_ptr<TensorSource>> open_form(const SourceOptions& options,
   return Internal("the form of '{}' is unknown", path);
 }
 
+// The folder of one checkpoint, unless another step is wanted.
+StatusOr<std::string> check_step(const SourceOptions& options, const std::string& folder) {
+  if (options.step < 0) return folder;
+  MILLRACE_ASSIGN_OR_RETURN(const io::Checkpoint checkpoint,
+                            io::Checkpoint::open(folder, load_options(options, folder)));
+  if (checkpoint.manifest().step == options.step) return folder;
+  return NotFound("options.step: expected a checkpoint of step {}, found one of step {}",
+                  options.step, checkpoint.manifest().step)
+      .in_file(folder);
+}
+
 }  // namespace
 
 std::optional<ValuesForm> values_form(std::string_view name) {
@@ -301,15 +314,16 @@ std::string_view values_form_name(ValuesForm form) {
 }
 
 io::CheckpointLoadOptions load_options(const SourceOptions& options, const std::string& path) {
-  return {.threads = options.threads, .calls = options.calls, .beside = beside_of(options, path)};
+  return {
+      .threads = options.threads, .calls = options.calls, .beside = folders_beside(options, path)};
 }
 
 SnapshotOptions snapshot_options(const SourceOptions& options) {
-  return {options.threads, options.max_program_bytes, options.log};
+  return {options.threads, options.max_program_bytes, options.log, options.step};
 }
 
 bool has_manifest(const SourceOptions& options, const std::string& path) {
-  std::vector<std::string> folders = beside_of(options, path);
+  std::vector<std::string> folders = folders_beside(options, path);
   folders.push_back(path);
   return std::ranges::any_of(folders, [](const std::string& folder) {
     std::error_code error;
@@ -319,12 +333,12 @@ bool has_manifest(const SourceOptions& options, const std::string& path) {
 
 StatusOr<std::vector<io::CheckpointEntry>> list_steps(const SourceOptions& options,
                                                       const std::string& path) {
-  return io::list_checkpoints(path, nullptr, beside_of(options, path));
+  return io::list_checkpoints(path, nullptr, folders_beside(options, path));
 }
 
 StatusOr<std::string> resolve_checkpoint(const SourceOptions& options, const std::string& path) {
   std::error_code error;
-  if (has_manifest(options, path)) return path;
+  if (has_manifest(options, path)) return check_step(options, path);
   if (!fs::is_directory(path, error)) return NotFound("no such folder").in_file(path);
   if (options.last_good) {
     MILLRACE_ASSIGN_OR_RETURN(const io::LastCheckpoint last,

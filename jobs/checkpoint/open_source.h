@@ -37,7 +37,7 @@ std::string_view values_form_name(ValuesForm form);
 /// Which values a path means, and how they are read.
 struct SourceOptions {
   ValuesForm from = ValuesForm::kAuto;
-  int64_t step = -1;       ///< of a folder of checkpoints; -1: the newest complete one
+  int64_t step = -1;  ///< of a folder of checkpoints, or of snapshots; -1: the newest complete one
   bool last_good = false;  ///< the newest one that verifies; it is logged
   std::string program;     ///< file that declares names and dims for files of the original
   std::string slices;      ///< slices.json of the job whose servers wrote the snapshots
@@ -68,7 +68,7 @@ StatusOr<std::vector<io::CheckpointEntry>> list_steps(const SourceOptions& optio
                                                       const std::string& path);
 
 /// The folder with a manifest that a path means: the path itself, or its sub-folder `step-<n>`.
-/// Errors: kNotFound.
+/// Errors: kNotFound, also if the path itself is of another step than SourceOptions::step.
 StatusOr<std::string> resolve_checkpoint(const SourceOptions& options, const std::string& path);
 
 /// Opens what a path means. With kAuto the form is found by content: a folder with a manifest or

@@ -33,11 +33,11 @@ class SliceStream {
               int64_t count, uint64_t max_bytes) {
     const int64_t size = dtype_size(var.dtype);
     uint64_t at = 0;
-    for (const JoinedVar::Piece& piece : var.pieces) {
-      io::Box box = io::Box::whole(piece.stored->dims);
+    for (const JoinedVar::Slice& slice : var.slices) {
+      io::Box box = io::Box::whole(slice.stored->dims);
       const int64_t elements = box.numel();
-      const int64_t begin = std::max(first, piece.offset) - piece.offset;
-      const int64_t end = std::min(first + count, piece.offset + elements) - piece.offset;
+      const int64_t begin = std::max(first, slice.offset) - slice.offset;
+      const int64_t end = std::min(first + count, slice.offset + elements) - slice.offset;
       if (begin >= end) continue;
       // The range, extended to whole rows; slices begin and end at rows.
       const int64_t row = box.shape.empty() ? 1 : elements / box.shape[0];
@@ -46,7 +46,7 @@ class SliceStream {
         box.shape[0] = (end - 1) / row + 1 - box.offset[0];
       }
       const int64_t skipped = box.shape.empty() ? 0 : begin - box.offset[0] * row;
-      parts_.push_back({io::BoxStream(servers[piece.server], *piece.stored, box, max_bytes), at,
+      parts_.push_back({io::BoxStream(servers[slice.server], *slice.stored, box, max_bytes), at,
                         at + static_cast<uint64_t>((end - begin) * size),
                         static_cast<uint64_t>(skipped * size)});
       at = parts_.back().end;
@@ -176,10 +176,10 @@ class ServerReshard {
                                                       size_t server) const {
     const auto servers = static_cast<int64_t>(to_.properties.endpoints.size());
     std::vector<ps::RowPlace> places;
-    for (size_t i = 0; i < var.pieces.size(); ++i) {
-      const JoinedVar::Piece& piece = var.pieces[i];
+    for (size_t i = 0; i < var.slices.size(); ++i) {
+      const JoinedVar::Slice& slice = var.slices[i];
       MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers,
-                                from_.servers()[piece.server].load_row_numbers(piece.stored->name));
+                                from_.servers()[slice.server].load_row_numbers(slice.stored->name));
       ps::add_places(numbers, i, places, [&](int64_t row) {
         return server_of_row(row, servers) == static_cast<int64_t>(server);
       });

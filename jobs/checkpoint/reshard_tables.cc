@@ -132,7 +132,7 @@ Status TableReshard::read(const ps::TypedTable& table, Table& to) const {
           .in_file(server.folder());
     to.rows.kind = JoinedVar::Kind::kTable;
     to.rows.dims = rows->dims;
-    to.rows.pieces.push_back({i, rows, 0});
+    to.rows.slices.push_back({i, rows, 0});
   }
   to.admitted.resize(servers);
   to.waiting.resize(servers);

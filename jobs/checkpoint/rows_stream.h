@@ -16,17 +16,18 @@ namespace millrace::jobs {
 /// Selected rows of a table that is spread over several servers, as one stream of bytes.
 class RowsStream {
  public:
-  /// \param places     of the rows, in the order of the stream; parts are the pieces of the
-  /// variable \param max_bytes  held at a time
+  /// \param places     of the rows, in the order of the stream; their shards are the slices of the
+  ///                   variable
+  /// \param max_bytes  held at a time
   RowsStream(const std::vector<io::Checkpoint>& servers, const JoinedVar& var,
              std::vector<ps::RowPlace> places, uint64_t max_bytes)
       : places_(std::move(places)) {
     io::Box row = io::Box::whole(var.dims);
     row.shape[0] = 1;
     row_bytes_ = static_cast<uint64_t>(row.numel() * dtype_size(var.dtype));
-    for (const JoinedVar::Piece& piece : var.pieces) {
-      streams_.emplace_back(servers[piece.server], *piece.stored,
-                            io::Box::whole(piece.stored->dims), max_bytes / var.pieces.size());
+    for (const JoinedVar::Slice& slice : var.slices) {
+      streams_.emplace_back(servers[slice.server], *slice.stored,
+                            io::Box::whole(slice.stored->dims), max_bytes / var.slices.size());
     }
   }
 

@@ -64,36 +64,57 @@ StatusOr<std::vector<Snapshot>> snapshots_of(const std::string& folder,
   return NotFound("found no snapshot that can be loaded").in_file(folder);
 }
 
-// Selects one snapshot per server, all of the same step, and returns that step.
-StatusOr<int64_t> common_snapshots(const SnapshotOptions& options, const std::string& root,
-                                   size_t servers, std::vector<io::Checkpoint>& chosen) {
+// The snapshots of each server, by the server's number.
+StatusOr<std::vector<std::vector<Snapshot>>> all_snapshots(const SnapshotOptions& options,
+                                                           const std::string& root,
+                                                           size_t servers) {
   std::vector<std::vector<Snapshot>> all;
-  std::map<int64_t, size_t> servers_at;  // step -> number of servers that have a snapshot of it
   for (size_t i = 0; i < servers; ++i) {
-    MILLRACE_ASSIGN_OR_RETURN(auto found,
+    MILLRACE_ASSIGN_OR_RETURN(all.emplace_back(),
                               snapshots_of(fmt::format("{}/server-{}", root, i), options));
+  }
+  return all;
+}
+
+// The step to read: the wanted one, or the newest that all servers have.
+StatusOr<int64_t> common_step(const std::vector<std::vector<Snapshot>>& all, int64_t wanted,
+                              const std::string& root) {
+  std::map<int64_t, size_t> servers_at;  // step -> number of servers that have a snapshot of it
+  for (const auto& found : all) {
     std::set<int64_t> steps;
     for (const Snapshot& snapshot : found) steps.insert(snapshot.applied);
     for (const int64_t step : steps) ++servers_at[step];
-    all.push_back(std::move(found));
   }
-  const auto common = std::find_if(servers_at.rbegin(), servers_at.rend(),
-                                   [&](const auto& entry) { return entry.second == servers; });
-  if (common == servers_at.rend()) {
-    std::vector<int64_t> newest;
-    newest.reserve(all.size());
-    for (const auto& found : all) newest.push_back(found.front().applied);
-    return InvalidData(
-               "the servers have no snapshot of a common step; their newest are of steps {}",
-               fmt::join(newest, ", "))
+  std::erase_if(servers_at, [&](const auto& entry) { return entry.second != all.size(); });
+  if (wanted >= 0) {
+    if (servers_at.contains(wanted)) return wanted;
+    std::vector<int64_t> steps;
+    for (const auto& [step, count] : servers_at) steps.push_back(step);
+    return NotFound("not every server has a snapshot of step {}; common steps: [{}]", wanted,
+                    fmt::join(steps, ", "))
         .in_file(root);
   }
-  options.log(LogLevel::kInfo, fmt::format("snapshots of step {}", common->first));
+  if (!servers_at.empty()) return servers_at.rbegin()->first;
+  std::vector<int64_t> newest;
+  newest.reserve(all.size());
+  for (const auto& found : all) newest.push_back(found.front().applied);
+  return InvalidData("the servers have no snapshot of a common step; their newest are of steps {}",
+                     fmt::join(newest, ", "))
+      .in_file(root);
+}
+
+// Selects one snapshot per server, all of the same step, and returns that step.
+StatusOr<int64_t> common_snapshots(const SnapshotOptions& options, const std::string& root,
+                                   size_t servers, std::vector<io::Checkpoint>& chosen) {
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::vector<Snapshot>> all,
+                            all_snapshots(options, root, servers));
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t step, common_step(all, options.step, root));
+  options.log(LogLevel::kInfo, fmt::format("snapshots of step {}", step));
   for (auto& found : all) {
-    const auto at = std::ranges::find(found, common->first, &Snapshot::applied);
+    const auto at = std::ranges::find(found, step, &Snapshot::applied);
     chosen.push_back(std::move(at->checkpoint));
   }
-  return common->first;
+  return step;
 }
 
 using Kind = JoinedVar::Kind;
@@ -116,6 +137,7 @@ StatusOr<Vars> overview_vars(const transpiler::SlicesFile& file,
                              const std::vector<io::Checkpoint>& servers,
                              std::set<std::string>& held) {
   Vars vars;
+  std::map<std::string, std::string> absent;  // where slices.json has a var that is not stored
   const std::vector<transpiler::OriginSlices> origins = transpiler::slices_by_origin(file.overview);
   for (const DistributedVar& var : file.overview.vars()) {
     const auto at = std::ranges::find(file.properties.endpoints, var.endpoint);
@@ -124,19 +146,25 @@ StatusOr<Vars> overview_vars(const transpiler::SlicesFile& file,
                          var.endpoint);
     const auto server = static_cast<size_t>(at - file.properties.endpoints.begin());
     held.insert(var.slice.name);
-    // A table that grows may be empty; an empty one is not saved.
+    // its rows are read by add_table(); it may be empty, and is not stored then
+    if (var.origin.name == file.properties.distributed_lookup_table) continue;
     const io::StoredTensor* const stored = servers[server].manifest().find(var.slice.name);
-    if (stored == nullptr || var.origin.name == file.properties.distributed_lookup_table) continue;
+    if (stored == nullptr) absent[var.origin.name] = var.endpoint;
+    if (stored == nullptr) continue;
     JoinedVar& joined = vars[var.origin.name];
     const int64_t elements = io::Box::whole(stored->dims).numel();
-    const bool part = var.is_slice || elements != element_count(var.origin.shape);
-    if (!joined.pieces.empty() && !part) continue;  // the same value on several servers
-    joined.kind = part ? Kind::kSliced : Kind::kWhole;
+    const bool is_part = var.is_slice || elements != element_count(var.origin.shape);
+    if (!joined.slices.empty() && !is_part) continue;  // the same value on several servers
+    joined.kind = is_part ? Kind::kSliced : Kind::kWhole;
     joined.dtype = stored->dtype;
     joined.dims.assign(var.origin.shape.begin(), var.origin.shape.end());
-    if (!part) joined.dims = stored->dims;
+    if (!is_part) joined.dims = stored->dims;
     MILLRACE_ASSIGN_OR_RETURN(const int64_t offset, offset_of(origins, var, elements));
-    joined.pieces.push_back({server, stored, offset});
+    joined.slices.push_back({server, stored, offset});
+  }
+  for (const auto& [name, endpoint] : absent) {
+    if (vars.contains(name)) continue;
+    return InvalidData("'{}' is on {}, but is in no snapshot", name, endpoint);
   }
   return vars;
 }
@@ -151,7 +179,7 @@ void add_table(const std::string& name, const std::vector<io::Checkpoint>& serve
     joined.dtype = stored->dtype;
     joined.dims = stored->dims;
     joined.dims[0] = stored->height;
-    joined.pieces.push_back({i, stored, 0});
+    joined.slices.push_back({i, stored, 0});
   }
 }
 
@@ -179,11 +207,11 @@ StatusOr<Value> join_slices(const std::vector<io::Checkpoint>& servers, const st
   Tensor& whole = value.as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(whole.resize(var.dtype, var.dims));
   const int64_t size = dtype_size(var.dtype);
-  for (const JoinedVar::Piece& piece : var.pieces) {
-    const io::Box box = io::Box::whole(piece.stored->dims);
-    MILLRACE_RETURN_IF_ERROR(servers[piece.server].read_box(
-        piece.stored->name, box,
-        {whole.raw() + piece.offset * size, static_cast<size_t>(box.numel() * size)}));
+  for (const JoinedVar::Slice& slice : var.slices) {
+    const io::Box box = io::Box::whole(slice.stored->dims);
+    MILLRACE_RETURN_IF_ERROR(servers[slice.server].read_box(
+        slice.stored->name, box,
+        {whole.raw() + slice.offset * size, static_cast<size_t>(box.numel() * size)}));
   }
   return value;
 }
@@ -192,9 +220,9 @@ StatusOr<Value> join_slices(const std::vector<io::Checkpoint>& servers, const st
 // process.
 StatusOr<Value> join_table(const std::vector<io::Checkpoint>& servers, const JoinedVar& var) {
   std::vector<SelectedRows> shards;
-  for (const JoinedVar::Piece& piece : var.pieces) {
+  for (const JoinedVar::Slice& slice : var.slices) {
     MILLRACE_ASSIGN_OR_RETURN(shards.emplace_back(),
-                              servers[piece.server].load_rows(piece.stored->name, {}));
+                              servers[slice.server].load_rows(slice.stored->name, {}));
   }
   std::vector<const SelectedRows*> all;
   for (const SelectedRows& shard : shards) all.push_back(&shard);
@@ -224,9 +252,9 @@ class ServersSource final : public TensorSource {
     std::vector<Slice> slices;
     const auto found = snapshots_.vars().find(name);
     if (found == snapshots_.vars().end()) return slices;
-    for (const JoinedVar::Piece& piece : found->second.pieces) {
-      slices.push_back({piece.server, piece.stored->name, piece.offset,
-                        io::Box::whole(piece.stored->dims).numel()});
+    for (const JoinedVar::Slice& slice : found->second.slices) {
+      slices.push_back({slice.server, slice.stored->name, slice.offset,
+                        io::Box::whole(slice.stored->dims).numel()});
     }
     return slices;
   }
@@ -245,11 +273,11 @@ class ServersSource final : public TensorSource {
 
 Status check_slices(const std::string& name, const JoinedVar& var) {
   std::vector<VarSlice> slices;
-  for (const JoinedVar::Piece& piece : var.pieces) {
-    const io::StoredTensor& stored = *piece.stored;
+  for (const JoinedVar::Slice& slice : var.slices) {
+    const io::StoredTensor& stored = *slice.stored;
     if (stored.kind != io::StoredTensor::Kind::kDense)
       return Unimplemented("slice '{}' is not a dense tensor", stored.name);
-    slices.push_back({fmt::format("'{}' on server {}", stored.name, piece.server), piece.offset,
+    slices.push_back({fmt::format("'{}' on server {}", stored.name, slice.server), slice.offset,
                       io::Box::whole(stored.dims).numel(), stored.dtype, stored.dims});
   }
   return check_slices_cover(name, var.dtype, var.dims, slices);
@@ -284,7 +312,7 @@ StatusOr<ServerSnapshots> ServerSnapshots::open(const std::string& root, const s
   std::set<std::string> held;
   StatusOr<Vars> vars = overview_vars(file, opened.servers_, held);
   if (!vars.ok()) return std::move(vars).status().in_file(slices);
-  for (auto& [name, var] : *vars) std::ranges::sort(var.pieces, {}, &JoinedVar::Piece::offset);
+  for (auto& [name, var] : *vars) std::ranges::sort(var.slices, {}, &JoinedVar::Slice::offset);
   const std::string& table = file.properties.distributed_lookup_table;
   if (!table.empty()) add_table(table, opened.servers_, *vars);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> typed, read_typed_tables(slices));
@@ -315,7 +343,7 @@ StatusOr<Value> ServerSnapshots::load(const std::string& name) const {
     case Kind::kWhole:
       break;
   }
-  return servers_[var.pieces[0].server].load(var.pieces[0].stored->name);
+  return servers_[var.slices[0].server].load(var.slices[0].stored->name);
 }
 
 StatusOr<std::unique_ptr<TensorSource>> open_servers(const std::string& root,

@@ -23,11 +23,12 @@ struct SnapshotOptions {
   int threads = 1;
   int64_t max_slices_bytes = kMaxSlicesBytes;  ///< a larger slices.json is refused
   LogSink log = ignore_log;
+  int64_t step = -1;  ///< of all servers; -1: the newest that all of them have
 };
 
 /// Where the slices of one variable are in the snapshots of a job's servers.
 struct JoinedVar {
-  struct Piece {
+  struct Slice {
     size_t server = 0;
     const io::StoredTensor* stored = nullptr;
     int64_t offset = 0;  ///< of the whole variable, in elements
@@ -40,15 +41,15 @@ struct JoinedVar {
   Kind kind = Kind::kWhole;
   DType dtype = DType::kFloat32;
   Dims dims;  ///< of the whole variable
-  std::vector<Piece> pieces;
+  std::vector<Slice> slices;
 };
 
 /// The variables of a job with parameter servers, whole and under their original names, read from
 /// the snapshots of its servers: `<root>/server-<i>/step-<n>`, where i is the server's index in
 /// slices.json.
 ///
-/// Uses the newest intact snapshot of each server; if these are of different steps, the newest step
-/// that all servers have. Slices are joined by their offsets. A value that is the same on several
+/// Uses intact snapshots of one step: SnapshotOptions::step, or the newest that all servers have.
+/// Slices are joined by their offsets. A value that is the same on several
 /// servers is read from one of them. Single numbers that slices.json does not list (step counters,
 /// learning rates) are included; gradients and temporaries of the updates are not. Typed tables are
 /// the embeddings that they replace: what look-ups would get, without statistics and optimizer
@@ -56,9 +57,10 @@ struct JoinedVar {
 class ServerSnapshots {
  public:
   /// \param slices  the slices.json of the job that wrote the snapshots
-  /// Errors: kNotFound for a server without a snapshot; kInvalidData if there is no common step
-  /// (the message lists the steps), for slices that do not add up to their variable, and for a
-  /// typed table that the tables.json beside slices.json does not have.
+  /// Errors: kNotFound for a server without a snapshot, or without one of the step; kInvalidData if
+  /// there is no common step (the message lists the steps), for a variable that slices.json lists
+  /// and no snapshot has, for slices that do not add up to their variable, and for
+  /// a typed table that the tables.json beside slices.json does not have.
   static StatusOr<ServerSnapshots> open(const std::string& root, const std::string& slices,
                                         const SnapshotOptions& options);
 

@@ -1,10 +1,16 @@
 #pragma once
 
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/base/status.h"
@@ -25,6 +31,9 @@ class JsonFields {
 
   JsonFields& number(const std::string& key, double& out);
   JsonFields& number(const std::string& key, std::optional<double>& out);
+  /// A whole number that the type can hold.
+  template <std::integral T>
+  JsonFields& whole(const std::string& key, T& out);
   JsonFields& boolean(const std::string& key, bool& out);
   JsonFields& text(const std::string& key, std::string& out);
   JsonFields& numbers(const std::string& key, std::vector<double>& out);
@@ -52,6 +61,29 @@ class JsonFields {
   std::set<std::string> known_;
   Status status_;
 };
+
+template <std::integral T>
+JsonFields& JsonFields::whole(const std::string& key, T& out) {
+  const nlohmann::json* const value = find(key);
+  if (value == nullptr) return *this;
+  const auto take = [&](auto number) {
+    const bool fits = std::in_range<T>(number);
+    if (fits) out = static_cast<T>(number);
+    return fits;
+  };
+  constexpr double kMostExact = 9007199254740992.0;  // of whole numbers in a double
+  const double real = value->is_number_float() ? value->get<double>() : 0.5;
+  const bool is_whole = std::trunc(real) == real && std::abs(real) < kMostExact;
+  const bool taken = value->is_number_unsigned()  ? take(value->get<uint64_t>())
+                     : value->is_number_integer() ? take(value->get<int64_t>())
+                                                  : is_whole && take(static_cast<int64_t>(real));
+  if (!taken) {
+    using Limits = std::numeric_limits<T>;
+    fail(key, fmt::format("a whole number from {} to {}", Limits::min(), Limits::max()).c_str(),
+         *value);
+  }
+  return *this;
+}
 
 /// "a number", "a string", "null", ... for messages.
 std::string json_kind(const nlohmann::json& value);

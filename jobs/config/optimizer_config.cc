@@ -339,6 +339,10 @@ Status read_rate(JsonFields& fields, MinimizeOptions& options) {
   std::optional<double> constant;
   MILLRACE_RETURN_IF_ERROR(fields.number("learning_rate", constant).status());
   if (const Json* const schedule = fields.find("schedule")) {
+    if (constant)
+      return InvalidArgument("'{}': expected none beside '{}', found {}",
+                             fields.path_of("learning_rate"), fields.path_of("schedule"),
+                             *constant);
     MILLRACE_ASSIGN_OR_RETURN(options.learning_rate,
                               read_schedule(*schedule, fields.path_of("schedule")));
   } else {

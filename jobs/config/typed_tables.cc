@@ -55,11 +55,10 @@ Status read_one_of(JsonFields& fields, const char* key,
   return InvalidArgument("'{}': expected one of {}, found '{}'", fields.path_of(key), known, text);
 }
 
-template <typename Number>
-void read_number(JsonFields& fields, const char* key, Number& out) {
+void read_number(JsonFields& fields, const char* key, float& out) {
   auto wide = static_cast<double>(out);
   fields.number(key, wide);
-  out = static_cast<Number>(wide);
+  out = static_cast<float>(wide);
 }
 
 Status read_rule(JsonFields& parent, const char* key, Rule& rule) {
@@ -120,10 +119,10 @@ Status read_settings(JsonFields& fields, int64_t width, ps::TypedTable& table,
     return InvalidArgument(
         "'{}': expected a folder for SSDSparseTable and none for MemorySparseTable",
         fields.path_of("disk_path"));
-  read_number(fields, "memory_rows", options.memory_rows);
-  read_number(fields, "seed", options.seed);
-  read_number(fields, "shard_num", table.shard_num);
-  read_number(fields, "shrink_every", table.shrink_every);
+  fields.whole("memory_rows", options.memory_rows);
+  fields.whole("seed", options.seed);
+  fields.whole("shard_num", table.shard_num);
+  fields.whole("shrink_every", table.shrink_every);
   if (table.shard_num < 1 || table.shrink_every < 0)
     return InvalidArgument("'{}' is {} and '{}' {}, expected above 0 and not below 0",
                            fields.path_of("shard_num"), table.shard_num,
@@ -236,15 +235,15 @@ Json table_json(const ps::TypedTable& table) {
 StatusOr<ps::TypedTable> parse_table(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
   ps::TypedTable table;
-  int64_t width = 0;
+  int32_t width = 0;
   int64_t padding = -1;
   std::string entry;
   fields.require("param").require("table_id").require("width").require("endpoints");
   fields.text("param", table.param).text("entry", entry).strings("endpoints", table.endpoints);
-  read_number(fields, "table_id", table.options.table_id);
-  read_number(fields, "height", table.height);
-  read_number(fields, "width", width);
-  read_number(fields, "padding_idx", padding);
+  fields.whole("table_id", table.options.table_id);
+  fields.whole("height", table.height);
+  fields.whole("width", width);
+  fields.whole("padding_idx", padding);
   MILLRACE_RETURN_IF_ERROR(fields.status());
   if (padding >= 0) table.options.padding = padding;
   table.options.name = table.param;

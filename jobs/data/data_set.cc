@@ -52,14 +52,16 @@ StatusOr<std::vector<ColumnRange>> parse_columns(const std::string& text) {
   return ranges;
 }
 
-// True if the cell is a whole number in the range of an integer type. Cells are doubles, so whole
+// True if the type can hold the cell: integer types whole numbers only. Cells are doubles, so whole
 // numbers from 2^53 on may have lost their last digits.
 template <typename T>
 bool fits(double cell) {
-  if constexpr (std::is_floating_point_v<T>) return true;
+  if constexpr (std::is_floating_point_v<T>)
+    return !std::isfinite(cell) || std::isfinite(static_cast<T>(cell));
   constexpr int kExactDigits = std::numeric_limits<double>::digits;
   const double end = std::ldexp(1.0, std::min(std::numeric_limits<T>::digits, kExactDigits));
-  return std::trunc(cell) == cell && cell >= -end && cell < end;
+  const double begin = std::numeric_limits<T>::digits > kExactDigits ? 1 - end : -end;
+  return std::trunc(cell) == cell && cell >= begin && cell < end;
 }
 
 template <typename T>

@@ -35,7 +35,7 @@ Status add_files(const std::string& pattern, std::vector<std::string>& files) {
 }
 
 // A file that is listed twice would be trained on twice.
-Status check_twice(std::vector<std::string> files) {
+Status check_listed_once(std::vector<std::string> files) {
   std::sort(files.begin(), files.end());
   const auto twice = std::adjacent_find(files.begin(), files.end());
   if (twice == files.end()) return Ok();
@@ -131,7 +131,7 @@ Status SlotData::find_files(const FeedOptions& options) {
   std::vector<std::string>& files = source_.files;
   for (const std::string& pattern : options.files)
     MILLRACE_RETURN_IF_ERROR(add_files(pattern, files));
-  MILLRACE_RETURN_IF_ERROR(check_twice(files));
+  MILLRACE_RETURN_IF_ERROR(check_listed_once(files));
   source_name_ = files.front();
   from_stdin_ = std::find(files.begin(), files.end(), "-") != files.end();
   if (from_stdin_ && !in_memory_ && options.epochs > 1)

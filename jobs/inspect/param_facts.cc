@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "framework/base/errors.h"
 #include "io/model_folder.h"
 
 namespace millrace::jobs {
@@ -104,6 +105,8 @@ StatusOr<std::vector<ParamFacts>> read_param_facts(
   std::vector<ParamFacts> facts;
   for (const auto& [name, value] : values)
     if (!wanted || wanted(name)) add_param_facts(name, value, facts);
+  if (wanted && facts.empty())
+    return NotFound("none of the {} parameters is wanted", values.size()).in_file(path);
   return facts;
 }
 

@@ -30,7 +30,7 @@ struct ParamFacts {
 /// Parameters of a program, in order of names. `path` is an npz archive, a combined file, a folder
 /// with one file per variable, or one file of such a folder (recognized by its name).
 /// \param wanted  names to keep; null keeps all
-/// Errors: those of io::read_parameters().
+/// Errors: those of io::read_parameters(); kNotFound if no name is wanted.
 StatusOr<std::vector<ParamFacts>> read_param_facts(
     const Program& program, const std::string& path,
     const std::function<bool(llvm::StringRef)>& wanted);

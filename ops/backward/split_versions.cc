@@ -145,7 +145,7 @@ class Splitter {
            std::vector<Status>* warnings)
       : registry_(registry),
         program_(program),
-        wanted_(names_behind(program, loss)),
+        wanted_(names_leading_to(program, loss)),
         warnings_(warnings) {}
 
   void run() {

@@ -134,7 +134,7 @@ const Op* owner_of(const Block& block) {
   return nullptr;
 }
 
-Names names_behind(const Program& program, llvm::StringRef loss) {
+Names names_leading_to(const Program& program, llvm::StringRef loss) {
   Names names{loss.str()};
   for (bool changed = true; changed;) {
     changed = false;

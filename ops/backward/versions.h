@@ -50,8 +50,8 @@ const Op* owner_of(const Block& block);
 /// that at most one branch of them is taken.
 bool exclude_each_other(llvm::ArrayRef<const Op*> branches);
 
-/// Names of the vars that forward ops compute a loss from, with the loss.
-Names names_behind(const Program& program, llvm::StringRef loss);
+/// Names of the loss and of the vars from which forward ops compute it.
+Names names_leading_to(const Program& program, llvm::StringRef loss);
 
 bool is_dense_float(const Var& var);
 

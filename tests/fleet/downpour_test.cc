@@ -237,6 +237,11 @@ TEST(Downpour, WhatTheTablesWouldLeaveOutIsRefused) {
   EXPECT_THAT(
       refused_with("  lookup_table Ids=slot0 W=other -> Out=emb_1.tmp_0 {is_sparse: true}\n"),
       HasSubstr("the embedding 'other' is sparse, but not a distributed lookup table"));
+  const auto nested = model(0, false);
+  Op& lookup = nested->add_block(0).append_op("lookup_table");
+  lookup.set_input("W", "emb").set_input("Ids", "slot0").set_bool("is_distributed", true);
+  EXPECT_THAT(minimize({nested.get()}).status().message(),
+              HasSubstr("the distributed lookup of 'emb' is in a sub-block"));
 }
 
 TEST(Downpour, SlotsOfLaterProgramsAreThoseOfTheFirst) {

@@ -221,6 +221,35 @@ TEST(FleetEqual, StateThatStartsWithoutAConstantIsRefused) {
   EXPECT_THAT(job_refusal(net), HasSubstr("'Moment2' of 'b' starts with 'uniform_random&0&0.0"));
 }
 
+TEST(FleetEqual, ARateThatStartsWithoutAConstantIsRefused) {
+  TrainingNet net(kLayerAlone, optimizer_of(Sgd{}, kEqualRate));
+  net.startup->root().writers_of("learning_rate_0")[0]->set_type("uniform_random");
+  EXPECT_THAT(job_refusal(net), HasSubstr("'LearningRate' of 'b' starts with 'uniform_random&0&"));
+}
+
+TEST(FleetEqual, MoreRowsThanADescriptionCanSayAreRefused) {
+  TrainingNet net(kRowsAndLayer, optimizer_of(Sgd{}, kEqualRate));
+  for (const char* const name : {"emb", "emb@GRAD"})
+    net.main->root().find_var(name)->set_dims({int64_t{1} << 32, 4});
+  EXPECT_THAT(job_refusal(net),
+              HasSubstr("the table of 'emb' has 4294967296 rows, expected 0 to 4294967295"));
+}
+
+TEST(FleetEqual, EntryPoliciesWithoutEffectAreTold) {
+  TrainingNet net(kRowsAndLayer, optimizer_of(Sgd{}, kEqualRate));
+  for (Op& op : net.main->root().ops()) {
+    if (op.type() == "lookup_table") op.set_string("entry", "count_filter_entry:5");
+  }
+  JobSpec geo = equal_spec(1);
+  geo.strategy.set_a_sync(true);
+  check_ok(geo.strategy.set_a_sync_configs({{"k_steps", int64_t{2}}}));
+  const auto job = FleetJob::create(*net.main, *net.startup, geo);
+  ASSERT_TRUE(job.ok()) << job.status().to_string();
+  EXPECT_THAT(job->role({false, 0})->programs.remarks,
+              Contains(HasSubstr("the entry policy 'count_filter_entry:5' of 'emb' has no effect "
+                                 "in geo mode")));
+}
+
 TEST(FleetEqual, AdamOfRowsIsTold) {
   const auto remarks = [](const TrainingNet& net) {
     const auto job = FleetJob::create(*net.main, *net.startup, equal_spec(2));

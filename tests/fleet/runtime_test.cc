@@ -231,9 +231,9 @@ TEST(FleetRuntime, WorkersOfAGeoJobLearnFromEachOther) {
 }
 
 TEST(DescribedTables, RefuseWhatServersDoNotHave) {
-  const auto message = [](const std::string& table) {
+  const auto message = [](const std::string& table, const std::string& common = "") {
     return make_described_tables("server_param { downpour_server_param { downpour_table_param { " +
-                                     table + " common { trainer_num: 2 } } } }",
+                                     table + " common { trainer_num: 2 " + common + " } } } }",
                                  {})
         .status()
         .message();
@@ -247,6 +247,20 @@ TEST(DescribedTables, RefuseWhatServersDoNotHave) {
               HasSubstr("table 4 of class 'GlobalStepTable'"));
   EXPECT_THAT(message("table_id: 5 type: PS_DENSE_TABLE table_class: 'Odd'"),
               HasSubstr("dense table 5 of class 'Odd'"));
+  const std::string dense = "table_id: 6 type: PS_DENSE_TABLE table_class: 'MemoryDenseTable'";
+  const auto dense_message = [&](const std::string& rate, const std::string& attrs) {
+    return message(dense, "name: 'adam' table_name: 'd' params: 'LearningRate' initializers: '" +
+                              rate + "' attr: '" + attrs + "' dims: 4");
+  };
+  EXPECT_THAT(dense_message("uniform_random&7&0.5&1", ""),
+              HasSubstr("table 'd': LearningRate starts with 'uniform_random&7&0.5&1', expected a "
+                        "constant"));
+  EXPECT_THAT(dense_message("fill_constant&1", "beta1&0.9#beta2&?"),
+              HasSubstr("ps_desc: expected a number for 'beta2', found '?'"));
+  EXPECT_THAT(message("table_id: 7 type: PS_SPARSE_TABLE table_class: 'MemorySparseTable' "
+                      "accessor { accessor_class: 'CtrCommonAccessor' embed_sgd_param { name: "
+                      "'SparseNaiveSGDRule' naive { weight_bounds: -1 } } }"),
+              HasSubstr("ps_desc: expected two weight_bounds or none, found 1"));
 }
 
 TEST(DescribedBytes, AreThoseOfParametersAndTheirState) {

@@ -70,6 +70,9 @@ TEST_F(DataSetTest, RefusesWhatItWouldChange) {
   EXPECT_THAT(read("1,2,1.5\n").status().message(),
               HasSubstr("var 'y', example 0: 1.5 is not a valid i64"));
   EXPECT_FALSE(read("1,2,9007199254740993\n").ok());
+  EXPECT_FALSE(read("1,2,-9007199254740993\n").ok());
+  EXPECT_THAT(read("1,1e39,3\n").status().message(),
+              HasSubstr("var 'x', example 0: 1e+39 is not a valid f32"));
   const auto data = read("1,2,9007199254740991\n");
   ASSERT_TRUE(data.ok()) << data.status().to_string();
   const auto batch = data->batch({0});

@@ -3,6 +3,11 @@
 #include "jobs/config/distribution_facts.h"
 
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/base/file.h"
+#include "jobs/config/typed_tables.h"
+#include "tests/io/temp_folder.h"
 
 namespace millrace::jobs {
 namespace {
@@ -69,6 +74,34 @@ TEST(DistributionFacts, HaveTheSettingsOfTypedTables) {
   EXPECT_EQ(facts, distribution_facts(slices, {table}, 0));
   table.options.accessor.embedx_dim = 9;
   EXPECT_NE(facts, distribution_facts(slices, {table}, 0));
+}
+
+TEST(TypedTables, AreReadAsWrittenAndNumbersMustFit) {
+  const millrace::testing::TempFolder folder;
+  const std::string path = folder.path() + "/tables.json";
+  const auto read = [&](const std::string& text) {
+    EXPECT_TRUE(write_file_atomically(path, text, Replace::kYes).ok());
+    return read_typed_tables(folder.path() + "/slices.json");
+  };
+  ps::TypedTable table;
+  table.param = "emb";
+  table.endpoints = {"a:1", "b:1"};
+  table.options.accessor.embedx_dim = table.options.accessor.fea_dim = 8;
+  table.options.seed = UINT64_MAX;
+  const std::string text = typed_tables_json({table});
+  const auto again = read(text);
+  ASSERT_TRUE(again.ok()) << again.status().to_string();
+  EXPECT_EQ(typed_tables_json(*again), text);
+  const auto with = [&](const std::string& key, const std::string& value) {
+    nlohmann::json all = nlohmann::json::parse(text);
+    all["tables"][0][key] = nlohmann::json::parse(value);
+    return read(all.dump()).status().message();
+  };
+  EXPECT_EQ(with("shard_num", "8.0"), "");
+  EXPECT_THAT(with("shard_num", "1.5"),
+              HasSubstr("'tables[0].shard_num': expected a whole number from"));
+  EXPECT_THAT(with("memory_rows", "-1"), HasSubstr("'tables[0].memory_rows': expected a whole"));
+  EXPECT_THAT(with("width", "4294967304"), HasSubstr("'tables[0].width': expected a whole"));
 }
 
 }  // namespace

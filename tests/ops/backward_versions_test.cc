@@ -43,7 +43,7 @@ TEST(NamesBehindTest, GoThroughTheStatesOfARecurrence) {
                               "  var p: f32(2)\n  var q: f32(2)\n  var u: f32(2)\n  var y: f32(2)\n"
                               "  var x: f32(2)\n  scale X=x -> Out=u\n  square X=u -> Out=u\n"
                               "  assign X=u -> Out=q\n  scale X=p -> Out=y\n");
-  EXPECT_THAT(names_behind(*program, "loss"), IsSupersetOf({"p", "q", "u", "x"}));
+  EXPECT_THAT(names_leading_to(*program, "loss"), IsSupersetOf({"p", "q", "u", "x"}));
   EXPECT_THAT(split(program), HasSubstr("  square X=u@VERSION@0 -> Out=u\n"));
 }
 

@@ -85,8 +85,11 @@ class CheckpointServers : public ::testing::Test {
         outcome(io::save_checkpoint(state, folder_ / ("server-" + std::to_string(server)), number)),
         "ok");
   }
-  StatusOr<std::unique_ptr<jobs::TensorSource>> open() {
-    return jobs::open_servers(folder_.path(), slices(), {});
+  StatusOr<std::unique_ptr<jobs::TensorSource>> open(int64_t step = -1) {
+    jobs::SourceOptions options;
+    options.step = step;
+    options.slices = slices();
+    return jobs::open_source(options, folder_.path());
   }
 
   TempFolder folder_;
@@ -107,6 +110,24 @@ TEST_F(CheckpointServers, JoinsSlicesOfOneStep) {
   EXPECT_EQ((*source)->load("beta")->get_if<Tensor>()->numel(), 1);
 }
 
+TEST_F(CheckpointServers, JoinsTheStepThatIsAskedFor) {
+  for (const int64_t server : {0, 1}) {
+    save(server, 1, 10, 0);
+    save(server, 2, 20, 1000);
+  }
+  save(0, 3, 30, 2000);
+  for (const auto& [step, first] : {std::pair(10, 0.0F), {20, 1000.0F}, {-1, 1000.0F}}) {
+    const auto source = open(step);
+    ASSERT_EQ(outcome(source.ok() ? Ok() : source.status()), "ok");
+    EXPECT_TRUE(same_bits(*(*source)->load("w")->get_if<Tensor>(),
+                          *counting(kDims, first).get_if<Tensor>()))
+        << step;
+  }
+  EXPECT_EQ(open(30).status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(outcome(open(30).status()),
+              HasSubstr("not every server has a snapshot of step 30; common steps: [10, 20]"));
+}
+
 TEST_F(CheckpointServers, StepsThatDoNotMeetAreNamed) {
   save(0, 1, 10, 0);
   save(1, 1, 11, 0);
@@ -123,6 +144,9 @@ TEST_F(CheckpointServers, MissingServersAndSlicesAreErrors) {
   ASSERT_EQ(outcome(source.ok() ? Ok() : source.status()), "ok");
   EXPECT_THAT(outcome((*source)->load("w")),
               HasSubstr("the slices of 'w' have 12 elements, expected 20"));
+  ASSERT_EQ(outcome(io::save_checkpoint(state, folder_ / "server-0", 2)), "ok");
+  std::filesystem::remove_all(folder_ / "server-0/step-1");
+  EXPECT_THAT(outcome(open().status()), HasSubstr("'beta' is on b:1, but is in no snapshot"));
 }
 
 // ---- other numbers of servers
@@ -297,7 +321,12 @@ TEST_F(ReshardServers, WhatDoesNotFitIsSaid) {
   CheckpointFlags flags;
   flags.command = "reshard";
   flags.paths = {two.root()};
-  EXPECT_THAT(outcome(reshard_servers(tool_, flags).status()), HasSubstr("--to-slices"));
+  EXPECT_THAT(outcome(reshard_servers(tool_, flags).status()), HasSubstr("need both --slices"));
+  flags.source.slices = two.slices();
+  flags.to_slices = three.slices();
+  flags.ranks = 3;
+  EXPECT_THAT(outcome(reshard_servers(tool_, flags).status()),
+              HasSubstr("have no effect on snapshots of servers"));
   // Another job: a variable that was not saved, and one of a different shape.
   transpiler::ProgramProperties properties;
   properties.is_distributed = true;

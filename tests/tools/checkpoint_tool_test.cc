@@ -121,6 +121,10 @@ TEST_F(CheckpointTool, ListsShowsAndRemoves) {
   EXPECT_THAT(unknown.out, HasSubstr("did you mean 'fc_0.w_0'?"));
   const json shown = json::parse(run("show -q --json --step 2 " + path("ck")).out);
   EXPECT_EQ(shown["step"], 2);
+  EXPECT_EQ(json::parse(run("show -q --json --step 2 " + path("ck/step-2")).out)["step"], 2);
+  const CheckpointToolTestResult other = run("show --step 7 " + path("ck/step-2"));
+  EXPECT_EQ(other.code, 3);
+  EXPECT_THAT(other.out, HasSubstr("--step: expected a checkpoint of step 7, found one of step 2"));
   EXPECT_EQ(shown["tensors"][1]["parts"][0]["shape"], json({13, 1}));
   EXPECT_THAT(run("gc " + path("ck") + " --keep 1 --dry-run").out,
               HasSubstr("would remove step 5, incomplete"));
@@ -183,6 +187,8 @@ TEST_F(CheckpointTool, OptionsOfOtherCommandsAreRefused) {
               HasSubstr("--step: gc does not read it, only show, verify"));
   EXPECT_TRUE(std::filesystem::exists(path("ck/step-1"))) << "nothing was removed";
   EXPECT_EQ(run("verify --dry-run " + path("ck")).code, 2);
+  EXPECT_EQ(run("verify --slices slices.json " + path("ck")).code, 2);
+  EXPECT_EQ(run("list --from checkpoint " + path("ck")).code, 2);
 }
 
 TEST_F(CheckpointTool, ComparesWithTolerance) {
@@ -409,6 +415,10 @@ TEST_F(CheckpointTool, RefusesWrongUse) {
   EXPECT_EQ(run("reshard " + path("ck") + " -o " + path("y")).code, 2);
   EXPECT_EQ(run("reshard " + path("ck") + " --ranks 2 -o " + path("ck/step-1")).code, 2);
   EXPECT_EQ(run("gc " + path("ck") + " --keep 0").code, 2);
+  EXPECT_EQ(run("show " + path("ck") + " fc_0.w_0 --vars fc_0.b_0").code, 2);
+  const CheckpointToolTestResult none = run("show " + path("ck") + " --vars 'gc_*'");
+  EXPECT_EQ(none.code, 3);
+  EXPECT_THAT(none.out, HasSubstr("no variable matches --vars \"gc_*\""));
   EXPECT_EQ(run("list " + path("nothing")).code, 3);
 }
 

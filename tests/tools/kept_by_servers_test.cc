@@ -458,6 +458,14 @@ TEST_F(KeptByServers, ARateWithoutItsScheduleIsTold) {
                                    "gamma": 0.5})"),
               warning);
   EXPECT_THAT(told(R"("learning_rate": 0.1)"), ::testing::Not(warning));
+  write("min.json", R"({"losses": ["loss"], "optimizer": [{"type": "sgd", "learning_rate": 0.5,
+                        "schedule": {"type": "constant", "learning_rate": 0.1}}]})");
+  const KeptEnd both =
+      run("transpile-program", {"--program", at("net"), "--startup", at("net_startup"),
+                                "--minimize", at("min.json"), "-o", at("alone"), "--force"});
+  EXPECT_EQ(both.code, 3);
+  EXPECT_THAT(both.output, HasSubstr("'optimizer[0].learning_rate': expected none beside "
+                                     "'optimizer[0].schedule', found 0.5"));
 }
 
 }  // namespace

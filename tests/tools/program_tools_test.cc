@@ -129,6 +129,8 @@ TEST_F(ProgramTools, InspectListsParameters) {
   ASSERT_EQ(list["params"].size(), 1U);
   EXPECT_EQ(list["params"][0]["dims"], json({3, 2}));
   EXPECT_EQ(list["params"][0]["mean"], 2.5);
+  EXPECT_THAT(run("inspect-program --vars x " + model + "__model__ --params " + model + "params"),
+              ::testing::Field(&ProgramToolsTestResult::code, 3));
   // one file of a folder, and the folder
   const std::string separate = "tests/data/models/fit_a_line_2018/";
   EXPECT_THAT(

@@ -234,6 +234,8 @@ StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags) {
 }
 
 StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
+  if (flags.paths.size() > 1 && !flags.vars.empty())
+    return Status(StatusCode::kUsage, "show: expected TENSOR or --vars, found both");
   MILLRACE_ASSIGN_OR_RETURN(const auto source, jobs::open_source(flags.source, flags.paths[0]));
   std::optional<io::Checkpoint> checkpoint;
   if (source->form() == "checkpoint") {
@@ -265,6 +267,8 @@ StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
                ? std::move(status)
                : std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));
   }
+  if (wanted && facts.empty())
+    return NotFound("no variable matches --vars {}", in_quotes(flags.vars)).in_file(flags.paths[0]);
   const io::Manifest* const manifest = checkpoint ? &checkpoint->manifest() : nullptr;
   std::string text;
   if (tool.common().json) {

@@ -42,6 +42,10 @@ struct CommandUse {
 };
 
 constexpr CommandUse kCommandUses[] = {
+    {"--from", "show convert export diff"},
+    {"--program", "show verify convert export diff"},
+    {"--slices", "show reshard convert export diff"},
+    {"--unique-id", "convert"},
     {"--step", "show verify reshard convert export diff"},
     {"--last-good", "show verify reshard convert export diff"},
     {"--vars", "show convert diff"},
@@ -134,7 +138,7 @@ void add_output_options(CLI::App& app, CheckpointFlags& flags) {
   app.add_option("--axis", flags.axis, "reshard: axis along which tensors are split")
       ->type_name("N")
       ->check(CLI::Range(0, 15).description(""));
-  app.add_flag("--cut-whole", flags.cut_whole,
+  app.add_flag("--cut-whole", flags.split_whole,
                "reshard: also split tensors that were stored whole");
   app.add_option("--rows", flags.rows,
                  "reshard: assign table rows by remainder or in contiguous ranges (neighbours)")

@@ -27,7 +27,7 @@ struct CheckpointFlags {
   std::string pservers;
   int ranks = 0;
   int64_t axis = 0;
-  bool cut_whole = false;
+  bool split_whole = false;
   std::string rows = "remainder";
   int64_t max_memory = int64_t{64} << 20U;
   bool sync = true;

@@ -71,7 +71,7 @@ StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
     io::ReshardOptions options;
     options.ranks = ranks;
     options.axis = flags.axis;
-    options.cut_whole = flags.cut_whole;
+    options.split_whole = flags.split_whole;
     options.rows_by_remainder = flags.rows == "remainder";
     options.max_memory_bytes = static_cast<uint64_t>(flags.max_memory);
     options.save.replace = tool.common().force ? Replace::kYes : Replace::kNo;

@@ -21,6 +21,12 @@ StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
         "reshard: snapshots of servers need both --slices of the old job and --to-slices of the "
         "new job");
   }
+  if (flags.ranks != 0 || !flags.pservers.empty() || flags.axis != 0 || flags.split_whole ||
+      flags.rows != CheckpointFlags().rows) {
+    return Status(StatusCode::kUsage,
+                  "reshard: --ranks, --pservers, --axis, --cut-whole and --rows have no effect on "
+                  "snapshots of servers; --to-slices says how they are split");
+  }
   MILLRACE_ASSIGN_OR_RETURN(const jobs::ServerSnapshots from,
                             jobs::ServerSnapshots::open(flags.paths[0], flags.source.slices,
                                                         jobs::snapshot_options(flags.source)));

@@ -41,6 +41,7 @@ constexpr FieldFlag kFieldFlags[] = {
     {"options.reshuffle_epochs", "--reshuffle-epochs"},
     {"options.resume", "--resume"},
     {"options.slots", "--slots"},
+    {"options.step", "--step"},
     {"options.steps_file", "--feed-steps"},
     {"options.trainer", "--trainer-id"},
     {"options.values", "--feed"},

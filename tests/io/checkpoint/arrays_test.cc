@@ -120,7 +120,7 @@ TEST_F(ArraysTest, CutAnew) {
   ASSERT_EQ(outcome(from), "ok");
   ReshardOptions options;
   options.ranks = 3;
-  options.cut_whole = true;
+  options.split_whole = true;
   ASSERT_EQ(outcome(reshard_checkpoint(*from, folder_ / "c3", options)), "ok");
   const auto cut = Checkpoint::open(folder_ / "c3");
   ASSERT_EQ(outcome(cut), "ok");
