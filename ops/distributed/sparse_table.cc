@@ -130,7 +130,8 @@ void add_distributed_sparse_table(OpRegistry& registry) {
                    .input("Ids", "ids of each lookup", Arity::kMany)
                    .input("Shows", "how often each instance was shown", Arity::kMany)
                    .input("Clicks", "how often each instance was clicked", Arity::kMany)
-                   .input("Grads", "gradients, where they are not in Outputs", Arity::kAny)
+                   .input("Grads", "gradients, where they are not in Outputs; or one for all Ids",
+                          Arity::kAny)
                    .output("Outputs", "gradients of the embeddings; read, not written", Arity::kAny)
                    .attr("table_id", 0, "number of the typed table")
                    .attr("size", 8, "width of a row")

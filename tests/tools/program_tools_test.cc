@@ -267,6 +267,25 @@ TEST_F(ProgramTools, AJobReportIsAPageOrATrace) {
   EXPECT_THAT(both.out, HasSubstr("expected only one of them"));
 }
 
+TEST_F(ProgramTools, AReportOfAFleetJobNamesTheServerFileThatIsWrong) {
+  const std::string stats =
+      write("stats.json", R"({"schema": "millrace.trainer_stats", "trainer": 0,
+      "loss_name": "l", "steps": 1, "examples": 2, "losses": [0.5],
+      "seconds": {"all": 1, "compute": 1, "send": 0, "wait": 0}})");
+  std::filesystem::create_directories(path("job/pserver_0"));
+  const std::string report = "job-report --transpiled " + path("job") + " " + stats;
+  const auto said = [&](const std::string& runtime, const std::string& description) {
+    write("job/pserver_0/runtime.json", runtime);
+    write("job/pserver_0/ps_desc.txt", description);
+    const ProgramToolsTestResult result = run(report);
+    EXPECT_EQ(result.code, 3);
+    return result.out;
+  };
+  EXPECT_THAT(said("{}", ""), HasSubstr("runtime.json"));
+  EXPECT_THAT(said(R"({"endpoints": ["a:1"]})", "x"), HasSubstr("pserver_0/ps_desc.txt"));
+  EXPECT_THAT(said(R"({"endpoints": ["a:1", "b:1"]})", ""), HasSubstr("pserver_1/ps_desc.txt"));
+}
+
 TEST_F(ProgramTools, CsvHasALineAnOp) {
   const std::string file = write("csv.prog", kCosts);
   EXPECT_EQ(run("inspect-program --format csv --shapes 8 --ops mul " + file).out,
