@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,6 +40,10 @@ class Directory {
   /// has expired is registered again, unless another process has had the name since.
   /// Errors: kDistributed if the service has not responded by the deadline.
   virtual StatusOr<bool> still_has(const std::string& name, Deadline deadline) = 0;
+  /// Sets what is called, once and from any thread, when this process has lost a name that it
+  /// announced; at once if it has lost it already. Empty: nothing; no call is in progress then when
+  /// this returns. The function must not call the directory.
+  virtual void watch(const std::string& name, std::function<void()> lost) = 0;
   /// The address under a name; none if the name is not registered. Errors: kDistributed.
   virtual StatusOr<std::optional<std::string>> find(const std::string& name, Deadline deadline) = 0;
   /// All entries of the job, ordered by name. Errors: kDistributed.

@@ -134,8 +134,12 @@ class FencedHandler final : public Handler {
     return handler_.knows(envelope);
   }
   void heard(const Request& envelope) override { handler_.heard(envelope); }
-  /// Lets calls pass from now on.
-  void open() { is_open_ = true; }
+  /// Lets calls pass from now on, and ends the server when its name is lost.
+  void open() {
+    directory_->watch(name_, [this] { (void)end_server(); });
+    is_open_ = true;
+  }
+  void close() { directory_->watch(name_, {}); }
 
  private:
   Status check(const Request& request, Deadline deadline) {
@@ -146,7 +150,10 @@ class FencedHandler final : public Handler {
       has_name = directory_->still_has(name_, std::min(deadline, Clock::now() + kReminder));
     }
     if (!has_name.ok()) return has_name.status();
-    if (*has_name) return Ok();
+    return *has_name ? Ok() : end_server();
+  }
+
+  Status end_server() {
     Status lost(StatusCode::kDistributed,
                 fmt::format("another process serves as '{}', according to the directory; this one, "
                             "with term {}, was paused or cut off",
@@ -164,6 +171,7 @@ class FencedHandler final : public Handler {
 class FencedListener final : public Listener {
  public:
   explicit FencedListener(std::unique_ptr<FencedHandler> handler) : handler_(std::move(handler)) {}
+  ~FencedListener() override { handler_->close(); }
   [[nodiscard]] const std::string& endpoint() const override { return listener->endpoint(); }
 
   std::unique_ptr<FencedHandler> handler_;

@@ -37,6 +37,7 @@ class EtcdDirectory final : public Directory {
   StatusOr<uint64_t> announce(const std::string& name, const std::string& address, uint64_t least,
                               Deadline deadline) override;
   StatusOr<bool> still_has(const std::string& name, Deadline deadline) override;
+  void watch(const std::string& name, std::function<void()> lost) override;
   StatusOr<std::optional<std::string>> find(const std::string& name, Deadline deadline) override;
   StatusOr<std::vector<Entry>> list(Deadline deadline) override;
 
@@ -71,6 +72,7 @@ class EtcdDirectory final : public Directory {
   Status renew(Deadline deadline);
   Status keep_lease(int64_t lease, Deadline deadline);
   Status enter_again(const std::string& name, const Mine& mine, Deadline deadline);
+  void notify_watcher(const std::string& name);
   void log(const std::string& line) const {
     if (options_.log) options_.log(line);
   }
@@ -85,6 +87,8 @@ class EtcdDirectory final : public Directory {
   int64_t lease_ = 0;              // 0: none
   BootClock::time_point renewed_;  // when its last renewal was requested
   std::map<std::string, Mine> mine_;
+  std::mutex calling_;  // held during calls of watchers, never with mutex_
+  std::map<std::string, std::function<void()>> watchers_;  // by name
   std::condition_variable renewal_ended_;
   bool is_wanted_ = false;  // a thread waits for a renewal
   Status last_error_;       // of the last renewal
@@ -250,6 +254,26 @@ StatusOr<bool> EtcdDirectory::still_has(const std::string& name, Deadline deadli
                                   : last_error_.message());
 }
 
+void EtcdDirectory::watch(const std::string& name, std::function<void()> lost) {
+  {
+    const std::lock_guard<std::mutex> calling(calling_);
+    watchers_[name] = std::move(lost);
+  }
+  bool is_lost = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto mine = mine_.find(name);
+    is_lost = mine != mine_.end() && mine->second.lost;
+  }
+  if (is_lost) notify_watcher(name);
+}
+
+void EtcdDirectory::notify_watcher(const std::string& name) {
+  const std::lock_guard<std::mutex> calling(calling_);
+  const std::function<void()> lost = std::exchange(watchers_[name], {});
+  if (lost) lost();
+}
+
 StatusOr<std::optional<std::string>> EtcdDirectory::find(const std::string& name,
                                                          Deadline deadline) {
   etcd::RangeRequest request;
@@ -334,6 +358,7 @@ Status EtcdDirectory::enter_again(const std::string& name, const Mine& mine, Dea
   log(fmt::format("'{}' now belongs to another process, according to etcd: {} with term {}", name,
                   entered.other.empty() ? "it had the name" : "it is at " + entered.other,
                   entered.last_term));
+  notify_watcher(name);
   return Ok();
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -37,10 +38,18 @@ class FakeDirectory final : public Directory {
   }
   // Whether it responds.
   void respond(bool does) { knows_ = does; }
-  // As if another process had the name.
+  void watch(const std::string& name, std::function<void()> lost) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    watchers_[name] = std::move(lost);
+  }
+  // As if another process had the name, and this one knew it.
   void take_away(const std::string& name) {
     const std::lock_guard<std::mutex> lock(mutex_);
     taken_.insert(name);
+  }
+  void notice(const std::string& name) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (watchers_[name]) watchers_[name]();
   }
   StatusOr<std::optional<std::string>> find(const std::string& name, Deadline) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -60,6 +69,7 @@ class FakeDirectory final : public Directory {
   std::map<std::string, std::string> entries_;
   std::map<std::string, uint64_t> terms_;
   std::set<std::string> taken_;
+  std::map<std::string, std::function<void()>> watchers_;
   std::atomic<bool> knows_{true};
 };
 
@@ -163,6 +173,18 @@ TEST_F(DiscoveringTransportTest, AServerThatLostItsNameEnds) {
   EXPECT_EQ(refused.code(), StatusCode::kDistributed);
   EXPECT_THAT(refused.to_string(), HasSubstr("another process serves as '10.0.0.7:6174'"));
   EXPECT_THAT(first.ended().to_string(), HasSubstr("with term 3, was paused or cut off"));
+}
+
+// It ends although no trainer calls it any more.
+TEST_F(DiscoveringTransportTest, AServerThatNoticesItsLossEndsWithoutACall) {
+  Says server("here");
+  auto listener = transport({"127.0.0.1:0", ""})->listen(name_, server);
+  ASSERT_TRUE(listener.ok());
+  EXPECT_TRUE(server.ended().ok());
+  directory_->notice(name_);
+  EXPECT_THAT(server.ended().to_string(), HasSubstr("another process serves as '10.0.0.7:6174'"));
+  listener->reset();
+  directory_->notice(name_);  // nothing is left that could be called
 }
 
 // A server that cannot ask the directory lets calls wait, and their callers are not silent.

@@ -133,10 +133,15 @@ TEST_F(EtcdDirectoryTest, AProcessThatWasCutOffLosesItsNameToAnother) {
   const auto second = directory(2, 1);
   EXPECT_EQ(*second->announce("a:1", "h:2", 1, in_time(milliseconds(5000))), 2U);
   EXPECT_FALSE(first->still_has("a:1", in_time(milliseconds(100))).ok());
+  std::atomic<int> notified{0};
+  first->watch("a:1", [&] { ++notified; });
   etcd_.cut_off(1, false);
   const auto lost = first->still_has("a:1", in_time(milliseconds(5000)));
   ASSERT_TRUE(lost.ok()) << lost.status().to_string();
   EXPECT_FALSE(*lost);
+  while (notified == 0) std::this_thread::sleep_for(milliseconds(10));
+  first->watch("a:1", [&] { ++notified; });  // at once
+  EXPECT_EQ(notified, 2);
   EXPECT_TRUE(*second->still_has("a:1", in_time(milliseconds(500))));
 }
 

@@ -32,6 +32,7 @@ class Unfenced final : public ps::Directory {
   StatusOr<bool> still_has(const std::string& /*name*/, ps::Deadline /*deadline*/) override {
     return true;
   }
+  void watch(const std::string& /*name*/, std::function<void()> /*lost*/) override {}
   StatusOr<std::optional<std::string>> find(const std::string& name,
                                             ps::Deadline deadline) override {
     return inner_->find(name, deadline);
