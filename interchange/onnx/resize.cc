@@ -36,8 +36,9 @@ Status interpolate(OpContext& c) {
   const bool is_last = is_channels_last(c, "data_layout");
   const bool align_corners = c.attr<bool>("align_corners");
   const auto align_mode = c.attr<int64_t>("align_mode");
-  const bool nearest = type.starts_with("nearest");
-  c.ignore({"interp_method"});
+  const auto method = c.attr<std::string>("interp_method");
+  const bool nearest = method == "nearest";
+  if (method == "bicubic") return c.refuse("bicubic interpolation");
   if (spatial < 1 || spatial > 2) return c.refuse("interpolation of volumes");
   if (type.starts_with("linear") != (spatial == 1)) return c.refuse("interpolation of this rank");
   std::vector<NodeAttr> attrs = nearest_attrs(align_corners);

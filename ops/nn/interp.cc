@@ -46,7 +46,18 @@ bool has_channels_last(const InferContext& ctx) {
   return ctx.attr<std::string>("data_layout").compare(0, 2, "NC") != 0;
 }
 
+// The attribute selects the method, whatever the name of the op.
+Status check_method(const InferContext& ctx, size_t spatial) {
+  static constexpr const char* kLinear[] = {"linear", "bilinear", "trilinear"};
+  const auto method = ctx.attr<std::string>("interp_method");
+  if (method == "nearest" || method == kLinear[spatial - 1]) return Ok();
+  if (method == "bicubic" && spatial == 2) return Ok();
+  return ctx.error("attribute 'interp_method' is {}, which is not a method for {} spatial dims",
+                   method, spatial);
+}
+
 Status infer(InferContext& ctx, size_t spatial) {
+  MILLRACE_RETURN_IF_ERROR(check_method(ctx, spatial));
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", spatial + 2, spatial + 2));
   VarMeta out = ctx.input("X");
   if (!out.has_shape) {

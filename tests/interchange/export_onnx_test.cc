@@ -193,5 +193,18 @@ TEST_F(ExportOnnx, ResizedExtentsAreGivenWhereTheFactorIsNotTheirRatio) {
   FAIL() << "no Resize";
 }
 
+TEST_F(ExportOnnx, TheAttributeSelectsTheInterpolation) {
+  Op& resize = op("bilinear_interp", {1, 2, 3, 5}, {1, 2, 6, 10});
+  resize.set_float("scale", 2).set_string("interp_method", "nearest");
+  const ::onnx::ModelProto made = model();
+  std::string mode;
+  for (const auto& node : made.graph().node())
+    for (const auto& attr : node.attribute())
+      if (node.op_type() == "Resize" && attr.name() == "mode") mode = attr.s();
+  EXPECT_EQ(mode, "nearest");
+  resize.set_string("interp_method", "bicubic");
+  EXPECT_THAT(error().to_string(), HasSubstr("bicubic interpolation"));
+}
+
 }  // namespace
 }  // namespace millrace::interchange

@@ -378,6 +378,22 @@ TEST(BoxDecoderAndAssign, TakesTheBoxOfTheBestClass) {
   EXPECT_EQ(op.tensor("OutputAssignBox0").lod(), Lod({{0, 2}}));
 }
 
+TEST(DensityPriorBox, MovesOnlyOuterEdgesWithoutClip) {
+  for (const bool clip : {false, true}) {
+    for (const auto& [offset, kept] : {std::pair(2.0F, 1.875), std::pair(-1.0F, -0.875)}) {
+      RunOp op("density_prior_box");
+      op.in("Input", {1, 1, 1, 1}, {0}).in("Image", {1, 1, 8, 8}, Values(64, 0));
+      op.attr("fixed_sizes", std::vector<float>{2}).attr("fixed_ratios", std::vector<float>{1});
+      op.attr("densities", std::vector<int32_t>{1}).attr("offset", offset).attr("clip", clip);
+      op.out("Boxes").out("Variances");
+      ASSERT_EQ(op.run_text(), "ok");
+      const double near = clip ? std::clamp(kept, 0.0, 1.0) : kept;
+      const Values boxes = kept > 1 ? Values{near, near, 1, 1} : Values{0, 0, near, near};
+      EXPECT_EQ(op.values("Boxes0"), boxes);
+    }
+  }
+}
+
 TEST(SigmoidFocalLoss, WeighsWhatIsKnownLess) {
   RunOp op("sigmoid_focal_loss");
   op.in("X", {3, 2}, {0, 0, 100, -100, 1, 2}, kF64)

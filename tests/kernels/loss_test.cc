@@ -119,6 +119,17 @@ TEST(ProximalAdagrad, ShrinksTowardsZero) {
   }
 }
 
+TEST(Ftrl, TakesTheSignOfL1) {
+  RunOp op("ftrl");
+  op.in("Param", {2}, {1, 1}, kF64).in("Grad", {2}, {0, 0}, kF64).attr("l1", -0.5F);
+  op.in("SquaredAccumulator", {2}, {1, 1}, kF64).in("LinearAccumulator", {2}, {1, -1}, kF64);
+  op.in("LearningRate", {1}, {1}, kF64).out_in_place("ParamOut", "Param");
+  op.out_in_place("SquaredAccumOut", "SquaredAccumulator");
+  op.out_in_place("LinearAccumOut", "LinearAccumulator");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Param0"), near_loss({-1.5, 1.5}));
+}
+
 TEST(BceLoss, RefusesWhatIsNoProbability) {
   for (const double wrong : {1.25, -0.25}) {
     RunOp op("bce_loss");

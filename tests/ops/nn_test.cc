@@ -246,6 +246,11 @@ TEST(Interp, TakesSizesFromTensorsFactorsOrAttributes) {
                 .attr("out_w", 3)
                 .infer(),
             "Out0 f32[1, 3, 1, 2, 3]");
+  EXPECT_EQ(
+      x_out("trilinear_interp_v2", {1, 3, 5, 5, 5}).attr("interp_method", "bicubic").infer(),
+      "error: attribute 'interp_method' is bicubic, which is not a method for 3 spatial dims");
+  EXPECT_EQ(x_out("bilinear_interp", {1, 3, 5, 5}).attr("interp_method", "linear").infer(),
+            "error: attribute 'interp_method' is linear, which is not a method for 2 spatial dims");
   EXPECT_EQ(x_out("nearest_interp_v2", {1, 3, 5, 5}).attr("out_h", 2).infer(),
             "error: attribute 'out_w' must be positive where no scale is given, found 0");
 }

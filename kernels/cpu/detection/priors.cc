@@ -56,15 +56,29 @@ StatusOr<Grid> grid_of(const KernelContext& ctx, const PriorsArgs& args, const P
   return grid;
 }
 
+// Which edges of boxes are moved into the image.
+enum class Cut {
+  kNone,
+  kOuter,  // left and top edges that are too small, right and bottom edges that are too large
+  kAll
+};
+
+double cut_edge(double edge, bool is_end, Cut cut) {
+  if (cut == Cut::kNone) return edge;
+  if (cut == Cut::kAll) return std::clamp(edge, 0.0, 1.0);
+  return is_end ? std::min(edge, 1.0) : std::max(edge, 0.0);
+}
+
 // Writes the shapes around all cells, as fractions of the image size, and the variances.
 template <typename T>
 Status put_boxes(const KernelContext& ctx, const PriorsArgs& args, const PriorsAttrs& attrs,
-                 const Grid& grid, const std::vector<PriorShape>& shapes, bool cut) {
+                 const Grid& grid, const std::vector<PriorShape>& shapes, Cut without_clip) {
   Tensor& boxes = ctx.out(args.boxes);
   Tensor& variances = ctx.out(args.variances);
   const int64_t count = grid.height * grid.width * static_cast<int64_t>(shapes.size());
   if (boxes.numel() != 4 * count || variances.numel() != 4 * count)
     return ctx.error("Boxes must have {} boxes, found {}", count, describe(boxes));
+  const Cut cut = attrs.clip ? Cut::kAll : without_clip;
   T* to = boxes.data<T>();
   for (int64_t h = 0; h < grid.height; ++h) {
     for (int64_t w = 0; w < grid.width; ++w) {
@@ -75,8 +89,7 @@ Status put_boxes(const KernelContext& ctx, const PriorsArgs& args, const PriorsA
                                  (y + s.down - s.height / 2) / grid.image_height,
                                  (x + s.right + s.width / 2) / grid.image_width,
                                  (y + s.down + s.height / 2) / grid.image_height};
-        for (const double edge : edges)
-          *to++ = static_cast<T>(cut ? std::clamp(edge, 0.0, 1.0) : edge);
+        for (size_t i = 0; i < 4; ++i) *to++ = static_cast<T>(cut_edge(edges[i], i >= 2, cut));
       }
     }
   }
@@ -133,7 +146,7 @@ StatusOr<Kernel> prior_box(const KernelSetup& op) {
   return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Grid grid, grid_of(ctx, args, attrs));
     return dispatch<FloatTypes>(ctx.in(args.input).dtype(), [&](auto tag) {
-      return put_boxes<typename decltype(tag)::type>(ctx, args, attrs, grid, shapes, attrs.clip);
+      return put_boxes<typename decltype(tag)::type>(ctx, args, attrs, grid, shapes, Cut::kNone);
     });
   });
 }
@@ -183,8 +196,7 @@ StatusOr<Kernel> density_prior_box(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Grid grid, grid_of(ctx, args, attrs));
     const std::vector<PriorShape> shapes = density_shapes(density, grid);
     return dispatch<FloatTypes>(ctx.in(args.input).dtype(), [&](auto tag) {
-      // these boxes are clipped with or without the attribute
-      return put_boxes<typename decltype(tag)::type>(ctx, args, attrs, grid, shapes, true);
+      return put_boxes<typename decltype(tag)::type>(ctx, args, attrs, grid, shapes, Cut::kOuter);
     });
   });
 }

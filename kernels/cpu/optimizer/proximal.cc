@@ -79,7 +79,7 @@ struct Ftrl {
     const T sum = square + grad * grad;
     const T new_power = power(sum);
     linear += grad - (new_power - power(square)) / rate * param;
-    const T target = std::copysign(l1, linear) - linear;
+    const T target = l1 * std::copysign(T(1), linear) - linear;  // l1 may be negative
     param = std::abs(linear) > l1 ? target / (new_power / rate + 2 * l2) : T(0);
     square = sum;
   }

@@ -216,7 +216,7 @@ struct FollowLeader {
     const float sum = square + grad * grad;
     const float new_power = raised(sum);
     linear += grad - (new_power - raised(square)) / rate * param;
-    const float target = std::copysign(l1, linear) - linear;
+    const float target = l1 * std::copysign(1.0F, linear) - linear;  // l1 may be negative
     param = std::abs(linear) > l1 ? target / (new_power / rate + 2.0F * l2) : 0.0F;
     square = sum;
   }
