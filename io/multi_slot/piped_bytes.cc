@@ -127,10 +127,10 @@ class SpawnSettings {
   // \returns an errno value, 0 for success
   int spawn(const std::string& command, pid_t& child) const {
     if (failed_) return ENOMEM;
-    std::vector<std::string> words = {"bash", "-o", "pipefail", "-c", command};
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
+    std::array<std::string, 5> words = {"bash", "-o", "pipefail", "-c", command};
+    std::array<char*, words.size() + 1> arguments{};  // ends with null
+    std::transform(words.begin(), words.end(), arguments.begin(),
+                   [](std::string& word) { return word.data(); });
     return posix_spawn(&child, "/bin/bash", &actions_, &attributes_, arguments.data(), environ);
   }
 

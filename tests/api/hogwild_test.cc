@@ -214,6 +214,40 @@ TEST_F(HogwildSteps, NoUpdateAndNoLineIsLost) {
   EXPECT_EQ(lines, kExamples);
 }
 
+// Convolutions keep filters in other layouts between the ops of a step, also for batches of another
+// size; a thread that read a filter while another one converts it would compute something else.
+TEST_F(HogwildSteps, LayoutsOfFiltersDoNotDisturbOtherThreads) {
+  Network net(/*random_seed=*/3);
+  const VarRef x = net.data("x", {-1, 8, 10, 10});
+  const VarRef t = net.data("t", {-1, 1});
+  VarRef hidden = layers::conv2d(x, 16, {3, 3}, {.padding = {1, 1}, .act = "relu"});
+  hidden = layers::conv2d(hidden, 32, {3, 3}, {.act = "relu"});
+  const VarRef loss =
+      layers::mean(layers::square(layers::elementwise_sub(layers::fc(hidden, 1), t)));
+  check(net.minimize(loss, {.learning_rate = 0.0}).status());  // parameters keep their values
+  check(save_program(net.main(), how_.program, true));
+  check(save_program(net.startup(), how_.startup, true));
+  testing::put_file(folder_ / "slots.json", R"(["x", "t"])");
+  std::string text;
+  for (int row = 0; row < 50; ++row) {
+    text += "800";
+    for (int i = 0; i < 800; ++i) text += fmt::format(" {}", (row * 7 + i * 3) % 11 - 5);
+    text += fmt::format(" 1 {}\n", row % 3);
+  }
+  testing::put_file(folder_ / "part-0", text);
+  feeds_.batch_size = 4;
+  feeds_.epochs = 6;
+  steps_.fetches = {loss.name()};
+  steps_.workers = 1;
+  const std::vector<double> expected = value_of(run()).losses;
+  ASSERT_EQ(expected.size(), 6U * 13U);
+  steps_.workers = 4;
+  const std::vector<double> losses = value_of(run()).losses;
+  ASSERT_EQ(losses.size(), expected.size());
+  for (size_t i = 0; i < losses.size(); ++i)
+    EXPECT_NEAR(losses[i], expected[i], 1e-6 * expected[i]) << i;
+}
+
 TEST_F(HogwildSteps, WhatIsNotThereSaysSo) {
   steps_.observed = true;
   EXPECT_THAT(failure().message(), HasSubstr("options.workers above 1 with records"));
