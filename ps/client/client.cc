@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "ps/client/decisions.h"
 #include "ps/kill_points.h"
 #include "ps/transport/epoch.h"
 
@@ -14,7 +15,6 @@ namespace millrace::ps {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
-using Standing = protocol::HelloAnswer::Standing;
 
 constexpr std::chrono::milliseconds kClientLongestPause{500};
 // A replacement trainer joins this many steps later, so that all servers learn of it before that
@@ -143,20 +143,20 @@ StatusOr<bool> Client::greet_again(Server& server, Deadline deadline) {
   const std::lock_guard lock(server.hello);
   MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, say_hello(server, deadline));
   if (greeting.epoch == server.epoch) return false;
-  const int64_t sent = greeting.answer.sent;
-  const bool is_sync = server.mode == ServerMode::kSync;
-  const bool must_go_back = greeting.answer.standing == Standing::kMustGoBack;
-  if (is_sync && (must_go_back || sent < server.sent - 1 || sent > server.sent + 1 ||
-                  (sent == server.sent - 1 && server.last_sent.empty()))) {
+  AfterRestart next = AfterRestart::kRepeat;
+  if (server.mode == ServerMode::kSync)
+    next = after_restart(greeting.answer, server.sent, !server.last_sent.empty());
+  if (next == AfterRestart::kMustSettle) {
     must_settle_ = true;
-    return Status(StatusCode::kDistributed,
-                  fmt::format("the server at {} restarted from step {}, this trainer is at step {}",
-                              server.channel->endpoint(), sent, server.sent.load()));
+    return Status(
+        StatusCode::kDistributed,
+        fmt::format("the server at {} restarted from step {}, this trainer is at step {}",
+                    server.channel->endpoint(), greeting.answer.sent, server.sent.load()));
   }
-  if (is_sync && sent < server.sent)
+  if (next == AfterRestart::kSendAgain)
     MILLRACE_RETURN_IF_ERROR(recover(server, greeting.epoch, deadline));
   server.epoch = greeting.epoch;
-  return is_sync && sent > server.sent;
+  return next == AfterRestart::kWasSent;
 }
 
 StatusOr<int64_t> Client::settle() {
@@ -192,46 +192,34 @@ StatusOr<int64_t> Client::settle() {
 // trainer and all of them are at the same step.
 StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int64_t ahead,
                                 Deadline deadline) {
-  std::vector<Greeting> greetings;
+  std::vector<uint64_t> epochs;
+  std::vector<protocol::HelloAnswer> answers;
   for (Server* const server : servers) {
     const std::lock_guard lock(server->hello);
-    MILLRACE_ASSIGN_OR_RETURN(greetings.emplace_back(), say_hello(*server, deadline));
+    MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, say_hello(*server, deadline));
+    epochs.push_back(greeting.epoch);
+    answers.push_back(greeting.answer);
   }
-  bool joins = false;
-  int64_t newest = 0;
-  for (const auto& [epoch, answer] : greetings) {
-    joins |= answer.standing == Standing::kJoins;
-    newest = std::max(newest, answer.applied);
-  }
-  if (greetings.empty()) return 0;
-  const auto oldest = std::ranges::min_element(
-      greetings, {}, [](const Greeting& each) { return each.answer.sent; });
-  const std::string reason =
-      servers[static_cast<size_t>(oldest - greetings.begin())]->channel->endpoint();
-  const uint64_t reason_epoch = oldest->epoch;
-  const int64_t step = joins ? newest + ahead : oldest->answer.sent;
-  const bool agree = !again && !joins &&
-                     std::all_of(greetings.begin(), greetings.end(), [&](const Greeting& each) {
-                       return each.answer.sent == step && each.answer.applied == step &&
-                              each.answer.standing != Standing::kMustGoBack;
-                     });
+  if (answers.empty()) return 0;
+  const Settling plan = plan_settling(answers, again, ahead);
+  const std::string reason = servers[plan.reason]->channel->endpoint();
   for (size_t i = 0; i < servers.size(); ++i) {
     Server& server = *servers[i];
     const std::lock_guard lock(server.hello);
-    server.epoch = greetings[i].epoch;
-    if (!agree) {
-      Request request =
-          protocol::pack(protocol::GoTo{step, settled_number(server), reason, reason_epoch});
+    server.epoch = epochs[i];
+    if (!plan.is_so) {
+      Request request = protocol::pack(
+          protocol::GoTo{plan.step, settled_number(server), reason, epochs[plan.reason]});
       address(server, request);
       Reply reply;
       MILLRACE_RETURN_IF_ERROR(ask(server, request, deadline, reply));
       server.epoch = reply.epoch;
     }
-    server.sent = server.fetched = step;
+    server.sent = server.fetched = plan.step;
     server.last_sent.clear();
     server.recovery = {};
   }
-  return step;
+  return plan.step;
 }
 
 // Brings a restarted server up to date: reports that this trainer has the parameters, and sends the
@@ -434,15 +422,11 @@ Status Client::agree_on_loss(const protocol::HelloAnswer::Suspect& lost) {
   protocol::Loss loss{.trainer = lost.trainer, .incarnation = lost.incarnation};
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<Reply> replies,
                             ask_all(servers, protocol::pack(loss), deadline(), {}));
-  int64_t steps = -1;
-  bool decided = false;
+  std::vector<protocol::LossAnswer> answers;
   for (const Reply& reply : replies) {
-    MILLRACE_ASSIGN_OR_RETURN(const protocol::LossAnswer answer, protocol::loss_answer(reply));
-    if (decided && !answer.decided) continue;
-    steps = answer.decided && !decided ? answer.steps : std::max(steps, answer.steps);
-    decided |= answer.decided;
+    MILLRACE_ASSIGN_OR_RETURN(answers.emplace_back(), protocol::loss_answer(reply));
   }
-  loss.steps = steps;
+  loss.steps = last_step_of(answers);
   // a server that was restarted or has gone back since has not answered for the steps that it has
   return ask_all(servers, protocol::pack(loss), deadline(), replies).status();
 }

@@ -151,12 +151,16 @@ Status Service::hello(const Call& call, const protocol::Hello& message) {
   MILLRACE_RETURN_IF_ERROR(check_after_pause());
   MILLRACE_RETURN_IF_ERROR(end_if_superseded(call.request));
   MILLRACE_RETURN_IF_ERROR(check_plan(*core_, caller.trainer, message.plan));
-  if (must_wait(caller)) {
+  const auto must_wait = [&] {
+    return steps_ != nullptr ? steps_->rules().must_wait(caller)
+                             : core_->trainers.must_wait(caller);
+  };
+  if (must_wait()) {
     const int id = caller.trainer;
     core_->log(fmt::format(
         "another process wants to replace trainer {} and waits until that is lost", id));
     MILLRACE_RETURN_IF_ERROR(core_->wait(
-        lock, call.deadline, [&] { return !must_wait(caller); },
+        lock, call.deadline, [&] { return !must_wait(); },
         [&] {
           return fmt::format("the end of {}, which another process wants to replace",
                              core_->trainers.describe(id, core_->now()));
@@ -171,41 +175,14 @@ Status Service::hello(const Call& call, const protocol::Hello& message) {
   if (joins && !trainer.is_placed && core_->options.tables != nullptr)
     MILLRACE_RETURN_IF_ERROR(core_->options.tables->join(caller.trainer));
   if (joins && steps_ == nullptr) trainer.life = Trainer::Life::kLive;
-  using Standing = protocol::HelloAnswer::Standing;
-  protocol::HelloAnswer answer{.mode = core_->plan.mode,
-                               .sent = trainer.sent,
-                               .applied = steps_ != nullptr ? steps_->applied() : 0,
-                               .standing = joins                         ? Standing::kJoins
-                                           : must_settle(caller.trainer) ? Standing::kMustGoBack
-                                                                         : Standing::kContinues};
-  for (int id = 0; id < core_->trainers.count(); ++id) {
-    const Trainer& other = core_->trainers.at(id);
-    if (other.life == Trainer::Life::kSuspected) answer.suspects.push_back({id, other.incarnation});
-  }
+  protocol::HelloAnswer answer;
+  answer.sent = trainer.sent;
+  if (steps_ != nullptr) answer = steps_->rules().greeting(caller.trainer);
+  if (joins && steps_ == nullptr) answer.standing = protocol::HelloAnswer::Standing::kJoins;
+  answer.mode = core_->plan.mode;
   put_answer(answer, call.reply);
   core_->changed.notify_all();
   return Ok();
-}
-
-// The lost trainer may take part in the step in progress, as agreed with the other servers; its
-// replacement does not.
-bool Service::must_wait(const Caller& caller) const {
-  if (core_->trainers.must_wait(caller)) return true;
-  if (steps_ == nullptr || !core_->trainers.check(caller).ok()) return false;
-  const Trainer& trainer = core_->trainers.at(caller.trainer);
-  return trainer.life == Trainer::Life::kLost && trainer.incarnation != caller.incarnation &&
-         steps_->has_arrived(caller.trainer);
-}
-
-bool Service::must_settle(int trainer) const {
-  if (steps_ == nullptr) return false;
-  const int64_t applied = steps_->applied();
-  const Trainer& own = core_->trainers.at(trainer);
-  if (own.settled_at == applied || own.sent > applied) return false;
-  for (int id = 0; id < core_->trainers.count(); ++id) {
-    if (core_->trainers.at(id).settled_at == applied) return true;
-  }
-  return false;
 }
 
 // A call with a sequence number. A repeat waits for the first call and then gets the same response.
@@ -236,13 +213,9 @@ Status Service::once(const MethodRow& row, Call call) {
   if (changes_vars) --changing_;
   core_->changed.notify_all();
   Trainer& trainer = core_->trainers.at(request.caller.trainer);
-  // the window of a replacement knows nothing of this call
-  if (trainer.incarnation != request.caller.incarnation)
+  if (!trainer.end_call(request, call.repeat, status.ok()))
     return status.ok() ? core_->check_served(request) : status;
-  if (!call.repeat) trainer.window.finish(request.sequence, status.ok());
   if (status.ok()) ++(call.repeat ? repeats_ : carried_out_);
-  if (status.ok() && request.method == Method::kFetchBarrier)
-    trainer.fetch_call = std::max(trainer.fetch_call, request.sequence);
   return status;
 }
 
@@ -257,7 +230,7 @@ Status Service::serve() {
   }
   while (core_->failure.ok() && !stopping_ && !core_->trainers.all_gone()) {
     if (!check_after_pause().ok()) break;
-    if (steps_ != nullptr && !going_back_ && steps_->is_ready()) {
+    if (steps_ != nullptr && !going_back_ && steps_->rules().is_ready()) {
       Status status = steps_->apply(lock);
       if (status.ok()) status = snapshot(lock, false);
       if (!status.ok()) core_->failure = std::move(status);
@@ -340,7 +313,7 @@ Status Service::check_trainers() {
     MILLRACE_RETURN_IF_ERROR(give_up(id));
   }
   MILLRACE_RETURN_IF_ERROR(give_up_suspects());
-  if (steps_ != nullptr) steps_->admit_joining();
+  if (steps_ != nullptr && steps_->rules().admit_joining()) core_->changed.notify_all();
   if (options.report_interval.count() != 0 && now - reported_ >= options.report_interval)
     report_waiting(now);
   return Ok();

@@ -116,15 +116,7 @@ class Service final : public Handler {
   /// Restarts a step for a trainer; an earlier one from the snapshot of that step. The other
   /// trainers have to go to that step, too, by go_to().
   Status go_back(std::unique_lock<std::mutex>& lock, const Call& call,
-                 const protocol::GoTo& message);
-  /// Checks and logs why a trainer asks this server to go back, so that a trainer that is wrong
-  /// about its step cannot do it. Errors: kInvalidArgument.
-  [[nodiscard]] Status check_reason(int caller, const protocol::GoTo& message) const;
-  /// True if the caller would replace a process that is not lost yet, whose last calls are still
-  /// being carried out, or whose last step is not applied yet. The caller must hold the mutex.
-  [[nodiscard]] bool must_wait(const Caller& caller) const;
-  /// True if others went back to the next step, and this trainer has not gone to it yet.
-  [[nodiscard]] bool must_settle(int trainer) const;
+                 const protocol::GoTo& message, const StepRules::Move& move);
   /// Loads a snapshot, if there is one, and begins the term after that of the server that saved it.
   Status restore();
   /// Writes the term down; without snapshots there is nothing to do. The caller must hold the
@@ -192,12 +184,11 @@ class Service final : public Handler {
   bool has_claimed_ = true;               ///< the term is written down
   Clock::duration checked_at_{0};         ///< pauses when the term was last checked
   std::map<CommBarrier, ServerBarrierState> barriers_;
-  int inside_ = 0;           ///< running calls with a sequence number
-  int changing_ = 0;         ///< those of them that change variables (asynchronous servers)
-  bool freezing_ = false;    ///< calls that change variables must wait
-  bool going_back_ = false;  ///< no step may be applied
-  std::map<std::string, uint64_t> went_back_for_;  ///< epoch of each server that was a reason
-  bool saving_snapshot_ = false;                   ///< serve() uses the snapshots without the mutex
+  int inside_ = 0;                ///< running calls with a sequence number
+  int changing_ = 0;              ///< those of them that change variables (asynchronous servers)
+  bool freezing_ = false;         ///< calls that change variables must wait
+  bool going_back_ = false;       ///< no step may be applied
+  bool saving_snapshot_ = false;  ///< serve() uses the snapshots without the mutex
   bool stopping_ = false;
   std::set<int> notified_;      ///< trainers that have received the failure
   bool restored_ = false;       ///< started from a snapshot

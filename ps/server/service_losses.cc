@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <optional>
 #include <string>
 
 #include <fmt/format.h>
@@ -29,29 +28,24 @@ Status Service::give_up_suspects() {
   if (steps_ == nullptr || core_->trainers.can_agree()) return Ok();
   for (int id = 0; id < core_->trainers.count(); ++id) {
     if (core_->trainers.at(id).life != Trainer::Life::kSuspected) continue;
-    MILLRACE_RETURN_IF_ERROR(end_at(id, steps_->applied_with(id)));
+    MILLRACE_RETURN_IF_ERROR(end_at(id, steps_->rules().applied_with(id)));
   }
   return Ok();
 }
 
 void Service::suspect(int id) {
-  Trainer& trainer = core_->trainers.at(id);
-  // a trainer that has only joined has sent nothing, whatever the one before it did
-  if (trainer.life == Trainer::Life::kJoining) trainer.is_placed = true;
-  trainer.life = Trainer::Life::kSuspected;
+  steps_->rules().suspect(id);
   core_->changed.notify_all();
 }
 
 Status Service::end_at(int id, int64_t step) {
-  const uint64_t incarnation = core_->trainers.at(id).incarnation;
-  const int64_t own = steps_->applied_with(id);
-  if (!steps_->end_at(id, step)) {
+  const int64_t own = steps_->rules().applied_with(id);
+  if (!steps_->rules().end_at(id, step)) {
     return {StatusCode::kDistributed,
             fmt::format("this server ({}) cannot continue without trainer {}, which is lost: "
                         "another server has applied its update of step {}, this one has not",
                         core_->plan.endpoint, id, std::min(step, std::max<int64_t>(own, 0)))};
   }
-  core_->trainers.note_end(id, incarnation, step);
   core_->log(fmt::format("trainer {} is lost; the job continues without it from step {}", id,
                          std::max(step, own)));
   return lose(id);
@@ -81,22 +75,16 @@ Status Service::agree_on_loss(const Call& call, const protocol::Loss& message) {
   MILLRACE_RETURN_IF_ERROR(core_->wait_for(
       call.request, lock, call.deadline, [&] { return !steps_->is_applying() && !going_back_; },
       [] { return std::string("the end of the step"); }));
-  const std::optional<int64_t> end = core_->trainers.end_of(id, message.incarnation);
-  Trainer& lost = core_->trainers.at(id);
-  const bool is_known = lost.incarnation == message.incarnation;
-  const bool is_over = lost.life == Trainer::Life::kLeft || lost.life == Trainer::Life::kLost;
-  if (is_known && !is_over && lost.life != Trainer::Life::kSuspected) {
+  if (steps_->rules().suspect_reported(message)) {
     core_->log(
         fmt::format("trainer {} reports that a server has lost trainer {}", call.trainer(), id));
-    suspect(id);
+    core_->changed.notify_all();
   }
   if (!message.steps) {
-    put_answer(protocol::LossAnswer{.steps = end.value_or(is_known ? steps_->applied_with(id) : -1),
-                                    .decided = end.has_value()},
-               call.reply);
+    put_answer(steps_->rules().answer(message), call.reply);
     return Ok();
   }
-  if (end || !is_known || is_over) return Ok();
+  if (!steps_->rules().is_open(message)) return Ok();
   Status status = end_at(id, *message.steps);
   if (!status.ok() && core_->failure.ok()) core_->failure = status;
   core_->changed.notify_all();

@@ -115,9 +115,7 @@ Status Service::fetch_barrier(const Call& call, const protocol::FetchBarrier& me
   MILLRACE_RETURN_IF_ERROR(put_vars(call, message.names));
   const std::lock_guard lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(core_->check_served(call.request));
-  // after a restart, the server takes the trainer's phase from its hello
-  if (call.repeat && core_->trainers.at(call.trainer()).may_send()) return Ok();
-  return steps_->fetched(call.request);
+  return steps_->fetched(call.request, call.repeat);
 }
 
 Status Service::prefetch(const Call& call, const protocol::Prefetch& message) {
@@ -151,18 +149,22 @@ Status Service::complete(const Call& call, const protocol::Complete& message) {
   if (core_->options.tables != nullptr) MILLRACE_RETURN_IF_ERROR(core_->options.tables->leave(id));
   std::unique_lock lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(core_->check_served(call.request));
-  Trainer& trainer = core_->trainers.at(id);
-  // a delayed repeat of an earlier call must not bring the trainer back
-  if (trainer.life == Trainer::Life::kLeft) return Ok();
-  if (trainer.life == Trainer::Life::kLive && steps_ != nullptr)
-    steps_->finish(id, message.sent_everywhere);
-  trainer.life = message.stays ? Trainer::Life::kGathering : Trainer::Life::kLeft;
-  if (steps_ != nullptr) steps_->admit_joining();
+  if (steps_ != nullptr) {
+    if (!steps_->rules().complete(id, message)) return Ok();
+    steps_->drop_partial(id);
+    (void)steps_->rules().admit_joining();
+  } else if (Trainer& trainer = core_->trainers.at(id); trainer.life != Trainer::Life::kLeft) {
+    trainer.life = message.stays ? Trainer::Life::kGathering : Trainer::Life::kLeft;
+  } else {
+    return Ok();  // a delayed repeat of an earlier call must not bring the trainer back
+  }
   core_->changed.notify_all();
   if (!message.stays || !message.waits) return Ok();
   return core_->wait_for(
       call.request, lock, call.deadline,
-      [&] { return core_->trainers.all_done() && (steps_ == nullptr || !steps_->is_ready()); },
+      [&] {
+        return core_->trainers.all_done() && (steps_ == nullptr || !steps_->rules().is_ready());
+      },
       [&] {
         return fmt::format("the end of {}",
                            core_->trainers.list(core_->now(), [](const Trainer& other) {
@@ -347,65 +349,34 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
       [&] { return !steps_->is_applying() && !going_back_ && !saving_snapshot_; },
       [] { return std::string("the end of the step and of its snapshot"); }));
   const int id = call.trainer();
-  Trainer& trainer = core_->trainers.at(id);
-  const int64_t applied = steps_->applied();
-  const bool joins = trainer.life == Trainer::Life::kJoining;
-  if (message.step < applied && joins)
-    return {StatusCode::kDistributed, fmt::format("step {} is already applied", message.step)};
-  if (message.step > applied && !joins && !trainer.is_placed)
-    return InvalidArgument("trainer {} wants to continue at step {}, but this server is at step {}",
-                           id, message.step, applied);
-  if (joins)
+  MILLRACE_ASSIGN_OR_RETURN(const StepRules::Move move,
+                            steps_->rules().plan(id, message.step, core_->plan.endpoint));
+  if (core_->trainers.at(id).life == Trainer::Life::kJoining)
     core_->log(fmt::format("another process replaces trainer {} at step {}", id, message.step));
-  if (message.step <= applied && !joins) {
-    MILLRACE_RETURN_IF_ERROR(go_back(lock, call, message));
-    // the trainer may have been given up meanwhile
-    if (trainer.life == Trainer::Life::kLost)
-      return {StatusCode::kDistributed,
-              fmt::format("trainer {} was lost while the server went back", id)};
-    trainer.life = Trainer::Life::kLive;
-    trainer.settled_at = message.step;
-  }
+  if (move.begins_run()) MILLRACE_RETURN_IF_ERROR(go_back(lock, call, message, move));
   call.reply.set_epoch(core_->epoch);
-  trainer.incarnation = call.request.caller.incarnation;  // a snapshot may have an earlier one
-  trainer.seen = core_->now();
-  trainer.window.restore(message.settled, {});
-  trainer.replies = KeptReplies();
-  trainer.fetch_call = message.settled;
-  steps_->place(id, message.step);
-  return Ok();
+  return steps_->settle(call.request, message);
 }
 
 Status Service::go_back(std::unique_lock<std::mutex>& lock, const Call& call,
-                        const protocol::GoTo& message) {
+                        const protocol::GoTo& message, const StepRules::Move& move) {
   const int64_t step = message.step;
-  const int caller = call.trainer();
-  const bool is_behind = step < steps_->applied();
-  std::vector<int> others;  // whose gradients of the step, if any, are discarded
-  for (int id = 0; id < core_->trainers.count(); ++id) {
-    const Trainer& trainer = core_->trainers.at(id);
-    const bool is_ahead = trainer.sent > step;
-    if (trainer.life == Trainer::Life::kLeft && is_behind && is_ahead)
-      return InvalidArgument("this server ({}) cannot go back to step {}: trainer {} has left",
-                             core_->plan.endpoint, step, id);
-    if (id == caller || trainer.life == Trainer::Life::kLeft ||
-        trainer.life == Trainer::Life::kLost || trainer.life == Trainer::Life::kJoining ||
-        trainer.life == Trainer::Life::kSuspected)
-      continue;
-    if (is_behind || (is_ahead && trainer.settled_at != step)) others.push_back(id);
-  }
-  if (!is_behind && others.empty()) return Ok();
   std::optional<io::Checkpoint> checkpoint;
-  if (is_behind) {
+  if (move.loads) {
     if (snapshots_ == nullptr)
       return NotFound("this server ({}) takes no snapshots, so it cannot go back to step {}",
                       core_->plan.endpoint, step);
-    MILLRACE_RETURN_IF_ERROR(check_reason(caller, message));
+    MILLRACE_RETURN_IF_ERROR(
+        steps_->rules().check_reason(call.trainer(), message, core_->plan.endpoint, core_->epoch));
+    core_->log(fmt::format(
+        "trainer {} asks this server ({}) to go back from step {} to step {}, because the server "
+        "at {} is at that step",
+        call.trainer(), core_->plan.endpoint, steps_->applied(), step, printable(message.oldest)));
     MILLRACE_ASSIGN_OR_RETURN(checkpoint, snapshots_->find(step));
-    went_back_for_[message.oldest] = message.oldest_epoch;
+    steps_->note_reason(message);
   }
   // from here on, calls of the old epoch are refused, and waiting calls end
-  if (is_behind) reach(core_->options.kill_point, "server/before-go-back");
+  if (move.loads) reach(core_->options.kill_point, "server/before-go-back");
   going_back_ = true;
   core_->begin_run();
   const bool empty =
@@ -423,12 +394,7 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, const Call& call,
     core_->failure = status;
     return status;
   }
-  for (const int id : others) {
-    Trainer& trainer = core_->trainers.at(id);
-    steps_->place(id, step);
-    trainer.life = Trainer::Life::kAbsent;
-    trainer.settled_at = -1;
-  }
+  steps_->discard(move.others, step);
   started_ = core_->now();
   return Ok();
 }

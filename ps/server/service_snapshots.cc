@@ -59,27 +59,6 @@ Status Service::wait_for_term(std::unique_lock<std::mutex>& lock, Deadline deadl
       [] { return std::string("the server to record its term"); });
 }
 
-Status Service::check_reason(int caller, const protocol::GoTo& message) const {
-  const std::string asks =
-      fmt::format("trainer {} asks this server ({}) to go back from step {} to step {}", caller,
-                  core_->plan.endpoint, steps_->applied(), message.step);
-  if (message.oldest.empty())
-    return InvalidArgument("{}, but names no server that is at that step", asks);
-  if (message.oldest == core_->plan.endpoint && message.oldest_epoch != core_->epoch)
-    return InvalidArgument("{} because of epoch {}, but this is epoch {}", asks,
-                           message.oldest_epoch, core_->epoch.load());
-  const auto last = went_back_for_.find(message.oldest);
-  if (last != went_back_for_.end() && (message.oldest_epoch == last->second ||
-                                       term_of(message.oldest_epoch) < term_of(last->second)))
-    return InvalidArgument(
-        "{} because of epoch {} of the server at {}, but it has gone back because of epoch {} of "
-        "that server before",
-        asks, message.oldest_epoch, printable(message.oldest), last->second);
-  core_->log(
-      fmt::format("{}, because the server at {} is at that step", asks, printable(message.oldest)));
-  return Ok();
-}
-
 Status Service::check_after_pause() {
   const Clock::duration paused = core_->pauses.paused();
   if (paused == checked_at_) return core_->failure;

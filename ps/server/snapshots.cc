@@ -14,6 +14,7 @@
 #include "io/checkpoint/folder.h"
 #include "ps/kill_points.h"
 #include "ps/server/snapshot_identity.h"
+#include "ps/server/step_rules.h"
 #include "ps/table/table_handler.h"
 #include "ps/table/typed_table.h"
 #include "ps/transport/epoch.h"
@@ -43,49 +44,13 @@ Snapshots::Snapshots(ServerCore& core)
       root_(fmt::format("{}/server-{}", core.options.snapshot_root, core.plan.server)),
       taken_(Clock::now()) {}
 
-// Gradients of a step that is not applied are not in the snapshot, so the calls that sent them are
-// not in the record either. A trainer that waits for a later step has sent nothing.
-CallsRecord Snapshots::calls(int64_t applied) const {
-  CallsRecord record;
-  record.applied = applied;
-  for (int id = 0; id < core_.trainers.count(); ++id) {
-    const Trainer& trainer = core_.trainers.at(id);
-    const bool is_ahead = core_.plan.mode == ServerMode::kSync && trainer.sent > applied;
-    const bool waits = trainer.is_placed || trainer.life == Trainer::Life::kJoining;
-    CallsRecord::Trainer& kept = record.trainers.emplace_back();
-    kept.incarnation = trainer.incarnation;
-    kept.sent = is_ahead ? (waits ? applied : trainer.sent - 1) : trainer.sent;
-    kept.fetched = is_ahead && waits ? applied : trainer.fetched;
-    kept.low = trainer.window.low();
-    kept.done = trainer.window.done();
-    if (!is_ahead) continue;
-    kept.done.erase(kept.done.upper_bound(trainer.fetch_call), kept.done.end());
-    kept.low = std::min(kept.low, trainer.fetch_call);
-  }
-  return record;
-}
-
 Status Snapshots::take_calls(CallsRecord record, int64_t& applied) {
   if (!has_values_only(record) &&
       static_cast<int>(record.trainers.size()) != core_.trainers.count())
     return InvalidData("the snapshot belongs to a job with another number of trainers than {}",
                        core_.trainers.count());
-  int id = 0;
-  for (CallsRecord::Trainer& kept : record.trainers) {
-    Trainer& trainer = core_.trainers.at(id++);
-    // it begins at a later step, wherever this server is
-    if (trainer.life == Trainer::Life::kJoining) continue;
-    trainer.sent = kept.sent;
-    trainer.fetched = kept.fetched;
-    trainer.confirmed = kept.sent;
-    trainer.forget_calls();
-    // a server that goes back knows who its trainers are, and a later process has made no such call
-    const bool is_later = trainer.incarnation != 0 && trainer.incarnation != kept.incarnation;
-    if (is_later) continue;
-    trainer.incarnation = kept.incarnation;
-    trainer.window.restore(kept.low, std::move(kept.done));
-  }
   applied = record.applied;
+  load_calls(std::move(record), core_.trainers);
   return Ok();
 }
 

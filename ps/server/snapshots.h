@@ -11,6 +11,7 @@
 #include "io/checkpoint/folder_lock.h"
 #include "ps/server/calls_record.h"
 #include "ps/server/server_core.h"
+#include "ps/server/step_rules.h"
 #include "ps/table/sparse_table.h"
 
 namespace millrace::ps {
@@ -53,7 +54,8 @@ class Snapshots {
   /// The caller must hold the mutex of the core, and variables must not be changed
   /// before take() has returned.
   [[nodiscard]] Moment moment(int64_t applied) const {
-    return {applied, calls_text(calls(applied))};
+    const bool is_sync = core_.plan.mode == ServerMode::kSync;
+    return {applied, calls_text(record_calls(core_.trainers, applied, is_sync))};
   }
   /// Copies the state and starts to write it; first waits for the previous snapshot. Without the
   /// mutex of the core, so that other calls go on. Errors: those of writing the previous snapshot,
@@ -70,7 +72,6 @@ class Snapshots {
   Status load(const io::Checkpoint& checkpoint, int64_t& applied);
   [[nodiscard]] StatusOr<TableState> table_states() const;
   Status load_tables(const io::Checkpoint& checkpoint);
-  [[nodiscard]] CallsRecord calls(int64_t applied) const;
   Status take_calls(CallsRecord record, int64_t& applied);
 
   ServerCore& core_;

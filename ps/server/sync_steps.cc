@@ -13,11 +13,6 @@
 namespace millrace::ps {
 namespace {
 
-Status wrong_phase(int trainer, const char* does, const char* instead, int64_t step) {
-  return {StatusCode::kDistributed,
-          fmt::format("trainer {} {} in step {}, expected {}", trainer, does, step, instead)};
-}
-
 // Scales the sum to a mean over the trainers that arrived; replaces the scale op of the program.
 template <typename T>
 void multiply(Tensor& tensor, double factor) {
@@ -115,9 +110,9 @@ Status SyncSteps::send(const Request& request, llvm::ArrayRef<RequestItem> items
   {
     const std::lock_guard lock(core_.mutex);
     MILLRACE_RETURN_IF_ERROR(core_.check_served(request));
-    if (!core_.trainers.at(trainer).may_send())
-      return wrong_phase(trainer, "sends gradients", "its fetch barrier first", applied_)
-          .with_hint("run the startup program of the trainer, which fetches parameters");
+    if (Status status = rules_.check_sends(trainer, "sends gradients"); !status.ok())
+      return std::move(status).with_hint(
+          "run the startup program of the trainer, which fetches parameters");
   }
   for (const RequestItem& item : items) {
     if (core_.options.tables != nullptr && TableSteps::is_item(item.name)) {
@@ -139,56 +134,18 @@ Status SyncSteps::arrive(const Request& request) {
   const int trainer = request.caller.trainer;
   const std::lock_guard lock(core_.mutex);
   MILLRACE_RETURN_IF_ERROR(core_.check_served(request));
-  Trainer& who = core_.trainers.at(trainer);
-  if (!who.may_send())
-    return wrong_phase(trainer, "reached the send barrier", "its fetch barrier first", applied_);
+  MILLRACE_RETURN_IF_ERROR(rules_.check_sends(trainer, "reached the send barrier"));
   for (const auto& merged : merged_) {
     if (merged->arrived[static_cast<size_t>(trainer)] != 0) continue;
     Location place;
     place.var = merged->merge.slots[static_cast<size_t>(trainer)];
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("trainer {} has not sent this var in step {}", trainer, applied_))
+                  fmt::format("trainer {} has not sent this var in step {}", trainer, applied()))
         .at(std::move(place));
   }
-  ++who.sent;
+  MILLRACE_RETURN_IF_ERROR(rules_.arrive(trainer));
   core_.changed.notify_all();
   return Ok();
-}
-
-// A replacement that was placed at a later step has sent nothing yet, also if it is lost meanwhile.
-bool SyncSteps::has_arrived(int trainer) const {
-  const Trainer& who = core_.trainers.at(trainer);
-  return who.sent > applied_ && !who.is_placed;
-}
-
-// Another server may lack the gradients of this step, and the trainer may be gone before it sends
-// them there. What a lost trainer takes part in was agreed on.
-bool SyncSteps::is_doubtful(int trainer) const {
-  const Trainer& who = core_.trainers.at(trainer);
-  return core_.options.elastic && who.confirmed <= applied_ && who.life != Trainer::Life::kLost;
-}
-
-void SyncSteps::finish(int trainer, bool sent_everywhere) {
-  Trainer& who = core_.trainers.at(trainer);
-  if (sent_everywhere) {
-    who.confirmed = who.sent;
-  } else if (core_.options.elastic && has_arrived(trainer) && is_doubtful(trainer)) {
-    who.sent = applied_;
-  }
-  drop_partial(trainer);
-}
-
-int64_t SyncSteps::applied_with(int trainer) const {
-  const Trainer& who = core_.trainers.at(trainer);
-  return who.is_placed ? -1 : std::min(who.sent, applied_);
-}
-
-bool SyncSteps::end_at(int trainer, int64_t step) {
-  Trainer& who = core_.trainers.at(trainer);
-  if (who.is_placed || step < 0) return true;
-  if (step > who.sent) return false;
-  who.sent = std::max(step, applied_with(trainer));
-  return who.sent == step;
 }
 
 // The step may change meanwhile: a replacement that all others have left behind begins earlier.
@@ -196,17 +153,13 @@ Status SyncSteps::wait_applied(const Request& request, bool sent_everywhere,
                                std::unique_lock<std::mutex>& lock, Deadline deadline) {
   const int trainer = request.caller.trainer;
   MILLRACE_RETURN_IF_ERROR(core_.check_served(request));
-  Trainer& who = core_.trainers.at(trainer);
-  if (sent_everywhere && who.confirmed != who.sent) {
-    who.confirmed = who.sent;
-    core_.changed.notify_all();
-  }
-  const auto is_applied = [&] { return applied_ >= core_.trainers.at(trainer).sent; };
-  if (!is_applied()) reach(core_.options.kill_point, "server/in-barrier");
+  if (sent_everywhere && rules_.confirm(trainer)) core_.changed.notify_all();
+  if (applied() < core_.trainers.at(trainer).sent)
+    reach(core_.options.kill_point, "server/in-barrier");
   return core_.wait_for(
-      request, lock, deadline, [&] { return is_applied() && !held_; },
+      request, lock, deadline, [&] { return rules_.may_fetch(trainer); },
       [&] {
-        return fmt::format("the gradients of step {} of {}", applied_, describe_late(core_.now()));
+        return fmt::format("the gradients of step {} of {}", applied(), describe_late(core_.now()));
       });
 }
 
@@ -215,7 +168,7 @@ std::string SyncSteps::describe_late(Clock::time_point now) const {
   std::string text;
   for (int t = 0; t < core_.trainers.count(); ++t) {
     const Trainer& trainer = core_.trainers.at(t);
-    if (!trainer.is_expected() || trainer.sent > applied_) continue;
+    if (!trainer.is_expected() || trainer.sent > applied()) continue;
     text += (text.empty() ? "" : ", ") + core_.trainers.describe(t, now);
     std::vector<std::string> missing;
     for (const auto& merged : merged_) {
@@ -231,79 +184,44 @@ std::string SyncSteps::describe_late(Clock::time_point now) const {
   return text;
 }
 
-Status SyncSteps::fetched(const Request& request) {
+Status SyncSteps::fetched(const Request& request, bool is_repeat) {
   MILLRACE_RETURN_IF_ERROR(core_.check_served(request));
-  const int trainer = request.caller.trainer;
-  Trainer& who = core_.trainers.at(trainer);
-  if (who.may_send())
-    return wrong_phase(trainer, "reached the fetch barrier", "its send barrier first", applied_);
-  ++who.fetched;
-  who.is_placed = false;
+  MILLRACE_RETURN_IF_ERROR(rules_.fetched(request, is_repeat));
   core_.changed.notify_all();
   return Ok();
 }
 
 void SyncSteps::drop_partial(int trainer) {
-  if (has_arrived(trainer)) return;
+  if (rules_.has_arrived(trainer)) return;
   for (const auto& merged : merged_) merged->arrived[static_cast<size_t>(trainer)] = 0;
   if (core_.options.tables != nullptr) core_.options.tables->steps().drop(trainer);
 }
 
 void SyncSteps::restore(int64_t applied) {
-  applied_ = applied;
-  core_.trainers.go_back(applied);
+  rules_.restore(applied);
   for (const auto& merged : merged_)
     std::fill(merged->arrived.begin(), merged->arrived.end(), char{0});
   if (core_.options.tables == nullptr) return;
   for (int t = 0; t < core_.trainers.count(); ++t) core_.options.tables->steps().drop(t);
 }
 
-void SyncSteps::place(int trainer, int64_t step) {
-  Trainer& who = core_.trainers.at(trainer);
-  who.sent = who.fetched = who.confirmed = step;
-  who.is_placed = true;
-  who.life = step > applied_ ? Trainer::Life::kJoining : Trainer::Life::kLive;
-  drop_partial(trainer);
-  admit_joining();
+Status SyncSteps::settle(const Request& request, const protocol::GoTo& message) {
+  MILLRACE_RETURN_IF_ERROR(rules_.settle(request, message, core_.now()));
+  drop_partial(request.caller.trainer);
+  core_.changed.notify_all();
+  return Ok();
+}
+
+void SyncSteps::discard(const std::vector<int>& others, int64_t step) {
+  rules_.discard(others, step);
+  for (const int id : others) drop_partial(id);
   core_.changed.notify_all();
 }
 
-void SyncSteps::admit_joining() {
-  for (int t = 0; t < core_.trainers.count(); ++t) {
-    Trainer& trainer = core_.trainers.at(t);
-    if (trainer.life != Trainer::Life::kJoining || !trainer.is_placed) continue;
-    const bool alone = core_.trainers.all_done() && !is_ready();
-    if (alone && trainer.sent > applied_)
-      trainer.sent = trainer.fetched = trainer.confirmed = applied_;
-    if (trainer.sent > applied_) continue;
-    trainer.life = Trainer::Life::kLive;
-    core_.changed.notify_all();
-  }
-}
-
-bool SyncSteps::is_ready() const {
-  bool any_expected = false;
-  for (int t = 0; t < core_.trainers.count(); ++t) {
-    if (core_.trainers.at(t).life == Trainer::Life::kJoining) continue;
-    if (core_.trainers.at(t).life == Trainer::Life::kSuspected) return false;
-    if (has_arrived(t)) {
-      if (is_doubtful(t)) return false;
-      any_expected = true;
-    } else if (core_.trainers.at(t).is_expected()) {
-      return false;
-    }
-  }
-  return any_expected;
-}
-
 Status SyncSteps::apply(std::unique_lock<std::mutex>& lock) {
-  std::vector<char> arrivals;
-  for (int t = 0; t < core_.trainers.count(); ++t) {
-    const bool joins = core_.trainers.at(t).life == Trainer::Life::kJoining;
-    arrivals.push_back(has_arrived(t) && !joins ? 1 : 0);
-  }
-  applying_ = true;
-  const int64_t applied = applied_;
+  const std::vector<char> arrivals = rules_.arrivals();
+  counts_.applying = true;
+  const int64_t applied = counts_.applied;
   lock.unlock();
   // no trainer is sending now: all expected trainers have arrived, and wait or fetch
   reach(core_.options.kill_point, "server/before-apply");
@@ -316,12 +234,11 @@ Status SyncSteps::apply(std::unique_lock<std::mutex>& lock) {
     status = core_.options.tables->steps().apply(arrivals, applied + 1);
   reach(core_.options.kill_point, "server/after-apply");
   lock.lock();
-  applying_ = false;
-  if (!status.ok()) return std::move(status).with_note(fmt::format("in step {}", applied_));
-  ++applied_;
+  counts_.applying = false;
+  if (!status.ok()) return std::move(status).with_note(fmt::format("in step {}", applied));
+  rules_.advance();
   for (const auto& merged : merged_)
     std::fill(merged->arrived.begin(), merged->arrived.end(), char{0});
-  admit_joining();
   core_.changed.notify_all();
   return Ok();
 }

@@ -7,6 +7,7 @@
 #include <llvm/ADT/StringMap.h>
 
 #include "ps/server/server_core.h"
+#include "ps/server/step_rules.h"
 
 namespace millrace::ps {
 
@@ -37,12 +38,10 @@ class SyncSteps {
   /// \param sent_everywhere  all servers have answered its send barriers
   Status wait_applied(const Request& request, bool sent_everywhere,
                       std::unique_lock<std::mutex>& lock, Deadline deadline);
-  /// The trainer makes no more steps. In an elastic job, drops gradients that were not sent to all
-  /// servers. The caller must hold the mutex.
-  void finish(int trainer, bool sent_everywhere);
   /// Records that the trainer that calls has fetched; it may send again. The caller must hold the
   /// mutex. Errors: kDistributed in the wrong phase; those of ServerCore::check_served().
-  Status fetched(const Request& request);
+  /// \param is_repeat  the call was carried out before
+  Status fetched(const Request& request, bool is_repeat);
   /// Lists the trainers that the step waits for, each with the vars that it has not sent. The
   /// caller must hold the mutex.
   [[nodiscard]] std::string describe_late(Clock::time_point now) const;
@@ -50,36 +49,30 @@ class SyncSteps {
   /// mutex.
   void drop_partial(int trainer);
 
-  /// The number of steps that were applied with a trainer, up to its last one; -1 if it has begun
-  /// none since it joined or went back. The caller must hold the mutex, and no step may be being
-  /// applied.
-  [[nodiscard]] int64_t applied_with(int trainer) const;
-  /// Ends the steps of a lost trainer before this one: later gradients of it are dropped. The
-  /// caller must hold the mutex. \returns false if gradients of an earlier step are not here
-  [[nodiscard]] bool end_at(int trainer, int64_t step);
-  /// True if all gradients of a trainer for the step in progress are here; those of a lost one
-  /// count where the servers have agreed on it. The caller must hold the mutex.
-  [[nodiscard]] bool has_arrived(int trainer) const;
-  /// True if a step can be applied. The caller must hold the mutex.
-  [[nodiscard]] bool is_ready() const;
+  /// What is decided about steps and trainers. The caller must hold the mutex.
+  [[nodiscard]] StepRules& rules() { return rules_; }
+  [[nodiscard]] const StepRules& rules() const { return rules_; }
   /// Applies the step. The caller must hold the mutex, which is released meanwhile. Errors: those
   /// of the blocks.
   Status apply(std::unique_lock<std::mutex>& lock);
   /// Steps applied since the start. The caller must hold the mutex.
-  [[nodiscard]] int64_t applied() const { return applied_; }
+  [[nodiscard]] int64_t applied() const { return counts_.applied; }
   /// While held, no trainer learns that the last step was applied. The caller must hold the mutex.
-  void hold(bool held) { held_ = held; }
+  void hold(bool held) { counts_.held = held; }
   /// True while apply() runs blocks. The caller must hold the mutex.
-  [[nodiscard]] bool is_applying() const { return applying_; }
+  [[nodiscard]] bool is_applying() const { return counts_.applying; }
   /// Restores the step of a snapshot, without gradients of the next step. No calls may be running.
   void restore(int64_t applied);
-  /// Moves a trainer to the start of a step that is not before the applied one: nothing of that
-  /// step has arrived, and the trainer fetches first. The other trainers wait for it from that step
-  /// on. The caller must hold the mutex, and no step may be being applied.
-  void place(int trainer, int64_t step);
-  /// Admits trainers that wait for a later step if that step is reached, or if no other trainers
-  /// are left. The caller must hold the mutex.
-  void admit_joining();
+  /// A trainer continues at a step. The caller must hold the mutex, and no step may be being
+  /// applied. Errors: as StepRules::settle().
+  Status settle(const Request& request, const protocol::GoTo& message);
+  /// Other trainers have to go to the step, too; what they have sent for it is dropped. The caller
+  /// must hold the mutex.
+  void discard(const std::vector<int>& others, int64_t step);
+  /// A reason because of which this server goes back. The caller must hold the mutex.
+  void note_reason(const protocol::GoTo& message) {
+    counts_.went_back_for[message.oldest] = message.oldest_epoch;
+  }
 
  private:
   struct MergedBlock {
@@ -94,11 +87,11 @@ class SyncSteps {
     int trainer = -1;  // its trainer; negative: any trainer
   };
 
-  explicit SyncSteps(ServerCore& core) : core_(core) {}
+  explicit SyncSteps(ServerCore& core)
+      : core_(core), rules_(core.trainers, counts_, core.options.elastic) {}
   Status add_merges();
   void add_plain_inputs();
   [[nodiscard]] StatusOr<Slot> find_slot(int trainer, const std::string& name) const;
-  [[nodiscard]] bool is_doubtful(int trainer) const;
   Status run_block(ServerBlock& block, llvm::ArrayRef<char> arrivals);
   Status fill_absent(const MergedBlock& merged, llvm::ArrayRef<char> arrivals);
 
@@ -106,9 +99,8 @@ class SyncSteps {
   std::vector<std::unique_ptr<MergedBlock>> merged_;
   llvm::StringMap<Slot> slots_;                   // by name in the program
   std::vector<llvm::StringMap<Slot>> own_names_;  // by trainer: alternative names of its slots
-  int64_t applied_ = 0;
-  bool applying_ = false;
-  bool held_ = false;
+  StepCounts counts_;
+  StepRules rules_;
 };
 
 }  // namespace millrace::ps

@@ -14,6 +14,14 @@ Status refused(std::string message) {
 
 }  // namespace
 
+bool Trainer::end_call(const Request& request, bool is_repeat, bool is_ok) {
+  if (incarnation != request.caller.incarnation) return false;
+  if (!is_repeat) window.finish(request.sequence, is_ok);
+  if (is_ok && request.method == Method::kFetchBarrier)
+    fetch_call = std::max(fetch_call, request.sequence);
+  return true;
+}
+
 Trainers::Trainers(int count, std::string job, bool elastic, Clock::time_point now)
     : trainers_(static_cast<size_t>(count)), job_(std::move(job)), elastic_(elastic) {
   for (Trainer& trainer : trainers_) trainer.seen = now;

@@ -51,6 +51,9 @@ struct Trainer {
   }
   /// True if it has fetched the parameters of its step and may send gradients.
   [[nodiscard]] bool may_send() const { return fetched > sent; }
+  /// Records the outcome of a call that has begun in the window. \returns false for a call of
+  /// another process, of which the window knows nothing
+  [[nodiscard]] bool end_call(const Request& request, bool is_repeat, bool is_ok);
   /// Drops the record of the calls of another process.
   void forget_calls() {
     window = SequenceWindow();

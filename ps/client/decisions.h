@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <llvm/ADT/ArrayRef.h>
+
+#include "ps/protocol/answers.h"
+
+/// What a trainer of synchronous servers decides from their answers (docs/protocol.md). All
+/// functions are pure, so tests/explorer can try them in every order of events.
+namespace millrace::ps {
+
+/// How a trainer continues with a server that has begun another run.
+enum class AfterRestart {
+  kRepeat,      ///< it repeats the call whose response it lacks
+  kWasSent,     ///< the send barrier whose response it lacks was carried out
+  kSendAgain,   ///< the server lacks its last gradients: it sends them again, then repeats the call
+  kMustSettle,  ///< the server is at another step: all servers have to agree on one
+};
+
+/// \param answer  to the hello to the new run
+/// \param sent  send barriers that the server has answered
+/// \param has_last_sent  the trainer still has the gradients of the last of them
+AfterRestart after_restart(const protocol::HelloAnswer& answer, int64_t sent, bool has_last_sent);
+
+/// Where a trainer continues, from the answers of all servers to its hellos.
+struct Settling {
+  int64_t step = 0;
+  size_t reason = 0;   ///< index of the server that is at the oldest step
+  bool is_so = false;  ///< all servers expect the trainer at the step: no go-to is needed
+};
+
+/// \param answers  at least one
+/// \param again  the trainer has been at another step: it sends go-to in any case
+/// \param ahead  how many steps later a trainer begins that replaces another one
+Settling plan_settling(llvm::ArrayRef<protocol::HelloAnswer> answers, bool again, int64_t ahead);
+
+/// The number of steps with a lost trainer, from the answers of all servers: the greatest, of those
+/// that are decided if there are any. An update that one server has applied is applied by all.
+int64_t last_step_of(llvm::ArrayRef<protocol::LossAnswer> answers);
+
+}  // namespace millrace::ps
