@@ -47,6 +47,8 @@ class SequenceWindow {
   [[nodiscard]] uint64_t low() const { return low_; }
   /// Numbers above low() that are carried out.
   [[nodiscard]] const std::set<uint64_t>& done() const { return done_; }
+  /// The highest number that is carried out, or was settled.
+  [[nodiscard]] uint64_t highest() const { return done_.empty() ? low_ : *done_.rbegin(); }
   /// Forgets numbers up to `low`, which the trainer will not send again: each was answered or given
   /// up.
   void settle(uint64_t low) {

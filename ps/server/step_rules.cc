@@ -45,7 +45,7 @@ bool StepRules::may_fetch(int trainer) const {
 Status StepRules::fetched(const Request& request, bool is_repeat) {
   const int id = request.caller.trainer;
   Trainer& who = trainers_.at(id);
-  if (is_repeat && who.may_send()) return Ok();
+  if (is_repeat && (who.may_send() || request.sequence < who.window.highest())) return Ok();
   if (who.may_send())
     return wrong_phase(id, "reached the fetch barrier", "its send barrier first", counts_.applied);
   ++who.fetched;

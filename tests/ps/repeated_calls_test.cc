@@ -112,6 +112,31 @@ TEST_F(RepeatedRun, IsRefusedAfterTheTrainerHasSettledTheCall) {
   EXPECT_THAT(run("add", {1, 1}).status().to_string(), HasSubstr("no longer known"));
 }
 
+// The first try of a fetch barrier arrives when its trainer has sent the gradients of the step.
+TEST(LateRepeat, OfAFetchBarrierChangesNothing) {
+  DirectServer server(sync_server(2), {}, [](Scope& scope) {
+    put_numbers<float>(scope, "w", DType::kFloat32, {8, 16});
+    put_numbers<float>(scope, "rate", DType::kFloat32, {0.5});
+  });
+  server.serve();
+  DirectTrainer trainer(server, 0, 7);
+  DirectTrainer other(server, 1, 8);
+  for (DirectTrainer* const each : {&trainer, &other}) {
+    each->hello();
+    ASSERT_TRUE(each->fetch().ok());
+  }
+  ASSERT_TRUE(trainer.send("w@GRAD.trainer_0", floats({2, 4})).ok());
+  trainer.sequence = 0;
+  ASSERT_TRUE(trainer.fetch().ok());
+  trainer.sequence = 2;
+  ASSERT_TRUE(other.send("w@GRAD.trainer_1", floats({2, 4})).ok());
+  Floats seen;
+  const Status status = trainer.fetch(&seen);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_THAT(seen, ElementsAre(7, 14));
+  ASSERT_TRUE(trainer.send("w@GRAD.trainer_0", floats({2, 4})).ok());
+}
+
 TEST(KeptReplies, DropsTheOldestFirst) {
   KeptReplies kept;
   const auto reply = [](int64_t megabytes) {
