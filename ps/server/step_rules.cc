@@ -183,7 +183,10 @@ StatusOr<StepRules::Move> StepRules::plan(int trainer, int64_t step,
     if (id == trainer || other.life == Life::kLeft || other.life == Life::kLost ||
         other.life == Life::kJoining || other.life == Life::kSuspected)
       continue;
-    if (is_behind || (is_ahead && other.settled_at != step)) move.others.push_back(id);
+    // one that has sent nothing yet would send, and the step be applied, while the caller may have
+    // to undo it on another server
+    const bool may_send = other.life == Life::kLive || is_ahead;
+    if (is_behind || (may_send && other.settled_at != step)) move.others.push_back(id);
   }
   move.loads = is_behind;
   return move;
