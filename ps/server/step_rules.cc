@@ -167,7 +167,9 @@ StatusOr<StepRules::Move> StepRules::plan(int trainer, int64_t step,
   const bool is_behind = step < counts_.applied;
   if (is_behind && joins)
     return Status(StatusCode::kDistributed, fmt::format("step {} is already applied", step));
-  if (step > counts_.applied && !joins && !who.is_placed)
+  // another server may have taken its place for lost before it called, and lets it join later
+  const bool has_begun = !who.is_placed && (!elastic_ || has_arrived(trainer));
+  if (step > counts_.applied && !joins && has_begun)
     return InvalidArgument("trainer {} wants to continue at step {}, but this server is at step {}",
                            trainer, step, counts_.applied);
   Move move;
@@ -181,7 +183,10 @@ StatusOr<StepRules::Move> StepRules::plan(int trainer, int64_t step,
     if (id == trainer || other.life == Life::kLeft || other.life == Life::kLost ||
         other.life == Life::kJoining || other.life == Life::kSuspected)
       continue;
-    if (is_behind || (is_ahead && other.settled_at != step)) move.others.push_back(id);
+    // one that has sent nothing yet would send, and the step be applied, while the caller may have
+    // to undo it on another server
+    const bool may_send = other.life == Life::kLive || is_ahead;
+    if (is_behind || (may_send && other.settled_at != step)) move.others.push_back(id);
   }
   move.loads = is_behind;
   return move;

@@ -85,7 +85,8 @@ class StepRules {
   };
   /// Decides about go-to; no step may be being applied. Errors: kDistributed if a trainer that
   /// joins would begin at a step that is already applied; kInvalidArgument for a step that this
-  /// server has not reached, or that a trainer which has left was beyond.
+  /// server has not reached, if the trainer has begun an earlier one, or that a trainer which has
+  /// left was beyond.
   [[nodiscard]] StatusOr<Move> plan(int trainer, int64_t step, const std::string& endpoint) const;
   /// Checks why a trainer asks this server to go back, so that a trainer that is wrong about its
   /// step cannot do it. Errors: kInvalidArgument. \param endpoint, epoch  of this server

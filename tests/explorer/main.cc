@@ -26,7 +26,7 @@ std::vector<Job> jobs(bool large) {
   std::vector<Job> all;
   all.push_back({.name = "plain", .cuts = 1, .late = 1});
   all.push_back({.name = "durable", .snapshot_every = 1, .durable = true, .crashes = 1});
-  all.push_back({.name = "go-back", .snapshot_every = 2, .crashes = 1});
+  all.push_back({.name = "go-back", .steps = 1, .snapshot_every = 2, .crashes = 1});
   all.push_back({.name = "elastic-kill", .elastic = true, .kills = 1});
   all.push_back({.name = "elastic-silence", .elastic = true, .silences = 1});
   all.push_back({.name = "replace", .steps = 3, .elastic = true, .kills = 1, .replaces = true});
@@ -37,8 +37,9 @@ std::vector<Job> jobs(bool large) {
                  .crashes = 1,
                  .cuts = 1,
                  .late = 1});
+  all.push_back({.name = "go-back-2", .snapshot_every = 2, .crashes = 1});
   all.push_back({.name = "durable-2", .snapshot_every = 1, .durable = true, .crashes = 2});
-  all.push_back({.name = "go-back-2", .snapshot_every = 1, .crashes = 2});
+  all.push_back({.name = "go-back-twice", .snapshot_every = 1, .crashes = 2});
   all.push_back({.name = "go-back-3", .steps = 3, .snapshot_every = 2, .crashes = 1});
   all.push_back({.name = "three", .trainers = 3, .snapshot_every = 1, .crashes = 1});
   all.push_back({.name = "elastic-3", .trainers = 3, .elastic = true, .silences = 1, .kills = 1});
@@ -66,12 +67,16 @@ std::vector<Job> mutants() {
        .kills = 1,
        .mutation = Mutation::kNoConfirmation},
       {.name = "no-incarnation",
+       .steps = 1,
        .elastic = true,
        .late = 1,
        .kills = 1,
        .replaces = true,
        .mutation = Mutation::kNoIncarnation},
-      {.name = "no-epoch", .snapshot_every = 2, .crashes = 1, .mutation = Mutation::kNoEpoch},
+      {.name = "whole-record",
+       .snapshot_every = 1,
+       .crashes = 1,
+       .mutation = Mutation::kWholeRecord},
       {.name = "repeat-carried-out", .cuts = 1, .mutation = Mutation::kRepeatsCarriedOut},
       {.name = "not-durable",
        .snapshot_every = 1,

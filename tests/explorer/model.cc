@@ -121,7 +121,7 @@ bool happen_to_server(const Job& job, const Event& event, State& state) {
     case Kind::kApply:
       return apply(job, server, state);
     case Kind::kCopy:
-      return copy_snapshot(server);
+      return copy_snapshot(job, server);
     case Kind::kWritten:
       return written(server);
     case Kind::kEnd:
@@ -225,9 +225,10 @@ void put_epoch(Writer& to, uint64_t epoch) {
 
 void put_trainer(Writer& to, const TrainerState& trainer) {
   to.put(trainer.life, trainer.phase, trainer.incarnation, trainer.step, trainer.first,
-         trainer.must_settle, trainer.again, trainer.ahead, trainer.stage, trainer.loss_stage,
-         trainer.loss.trainer, trainer.loss.incarnation, trainer.loss.steps.value_or(-2),
-         trainer.lanes.size(), trainer.answers.size(), trainer.loss_answers.size());
+         trainer.must_settle, trainer.has_joined, trainer.again, trainer.ahead, trainer.stage,
+         trainer.loss_stage, trainer.loss.trainer, trainer.loss.incarnation,
+         trainer.loss.steps.value_or(-2), trainer.lanes.size(), trainer.answers.size(),
+         trainer.loss_answers.size());
   for (const Lane& lane : trainer.lanes) {
     to.put(lane.state, lane.sequence, lane.everywhere, lane.errors);
     put_epoch(to, lane.greeted);
@@ -283,6 +284,42 @@ std::vector<Event> all_events(const Job& job) {
       events.push_back({kind, s});
   events.push_back({Kind::kArrives});
   return events;
+}
+
+bool may_happen(const Job& job, const Event& event, const State& state) {
+  const auto a = static_cast<size_t>(event.a);
+  const auto b = static_cast<size_t>(event.b);
+  switch (event.kind) {
+    case Kind::kCall:
+      return has_call(state.trainers[a], b);
+    case Kind::kLoseRequest:
+    case Kind::kLoseAnswer:
+      return state.cuts > 0 && has_call(state.trainers[a], b);
+    case Kind::kDelay:
+      return state.lates > 0 && has_call(state.trainers[a], b);
+    case Kind::kArrives:
+      return !state.late.empty();
+    case Kind::kSettle:
+      return state.trainers[a].phase == TrainerState::Phase::kSettle;
+    case Kind::kAskLoss:
+      return job.elastic && state.trainers[a].life == TrainerLife::kRuns;
+    case Kind::kKill:
+      return state.kills > 0;
+    case Kind::kReplace:
+      return state.trainers[a].life == TrainerLife::kKilled;
+    case Kind::kStart:
+      return state.servers[a].life == Life::kDown;
+    case Kind::kCopy:
+      return state.servers[a].is_due;
+    case Kind::kWritten:
+      return state.servers[a].writing.has_value();
+    case Kind::kCrash:
+      return state.crashes > 0;
+    case Kind::kSilence:
+      return state.silences > 0;
+    default:
+      return state.servers[a].life == Life::kUp;
+  }
 }
 
 bool happen(const Job& job, const Event& event, State& state) {

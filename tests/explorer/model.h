@@ -23,9 +23,9 @@ enum class Mutation : uint8_t {
   kNone,
   kNoConfirmation,     ///< an elastic server applies a step that others may lack
   kNoIncarnation,      ///< calls of a process are accepted after another one has replaced it
-  kNoEpoch,            ///< calls for an earlier run are accepted
+  kWholeRecord,        ///< a snapshot records calls whose gradients are not in it
   kRepeatsCarriedOut,  ///< a repeat of a sequence number is carried out again
-  kNotDurable,         ///< `applied` is told before the durable snapshot is written
+  kNotDurable,         ///< trainers continue before the durable snapshot is on the disk
   kNoSettling,         ///< a trainer continues on a server that others took back
   kEarlyReplacement,   ///< a replacement does not wait for the last step of the lost trainer
   kOwnCount,           ///< a server decides about a lost trainer without the others
@@ -141,6 +141,7 @@ struct TrainerState {
   std::vector<Lane> lanes;
   std::vector<View> views;
   bool must_settle = false;
+  bool has_joined = false;  ///< it has settled once
   // while it settles
   bool again = false;
   int64_t ahead = 2;
@@ -197,6 +198,8 @@ struct Event {
 
 /// All events that could happen to some state of a job.
 std::vector<Event> all_events(const Job& job);
+/// False for most events that cannot happen in this state; cheaper than to try them.
+bool may_happen(const Job& job, const Event& event, const State& state);
 /// Carries out an event. \returns false if it cannot happen in this state; then the state has no
 /// meaning any more
 bool happen(const Job& job, const Event& event, State& state);
@@ -215,7 +218,7 @@ Answer go_to(const Job& job, ServerState& server, const ps::Request& request,
 Answer settle_loss(const Job& job, ServerState& server, const ps::Request& request,
                    const ps::protocol::Loss& message);
 bool apply(const Job& job, ServerState& server, State& state);
-bool copy_snapshot(ServerState& server);
+bool copy_snapshot(const Job& job, ServerState& server);
 bool written(ServerState& server);
 void start(const Job& job, ServerState& server);
 /// Ends the suspects of a server that no trainer could ask about. \returns false if there is none

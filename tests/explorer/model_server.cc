@@ -26,8 +26,7 @@ Answer refused(const ServerState& server, const Status& status) {
 
 // ServerCore::check_served().
 Status check(const Job& job, const ServerState& server, const ps::Request& request) {
-  const bool any = !ps::names_run(request.epoch) || job.mutation == Mutation::kNoEpoch;
-  if (!any && request.epoch != server.epoch)
+  if (ps::names_run(request.epoch) && request.epoch != server.epoch)
     return {StatusCode::kDistributed, "another run of the server"};
   ps::Request own = request;
   if (job.mutation == Mutation::kNoIncarnation)
@@ -215,11 +214,12 @@ bool apply(const Job& job, ServerState& server, State& state) {
   return true;
 }
 
-bool copy_snapshot(ServerState& server) {
+bool copy_snapshot(const Job& job, ServerState& server) {
   if (!server.is_due || server.writing) return false;
   server.is_due = false;
-  server.writing = {server.counts.applied,
-                    ps::record_calls(server.trainers, server.counts.applied, true), server.history};
+  const bool is_cut = job.mutation != Mutation::kWholeRecord;
+  const int64_t applied = server.counts.applied;
+  server.writing = {applied, ps::record_calls(server.trainers, applied, is_cut), server.history};
   return true;
 }
 

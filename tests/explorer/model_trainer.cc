@@ -54,7 +54,9 @@ std::string check_values(const Job& job, const TrainerState& trainer, int id) {
           "trainer {} gets parameters with the updates of other trainers from each "
           "server before step {}",
           id, trainer.step);
-    if (static_cast<int64_t>(view.values.size()) != trainer.step)
+    // a process that would join after the last step is let in at the end of it
+    const int64_t steps = std::min<int64_t>(trainer.step, job.steps);
+    if (static_cast<int64_t>(view.values.size()) != steps)
       return fmt::format("trainer {} gets parameters of step {} before step {}", id,
                          view.values.size(), trainer.step);
     for (size_t step = 0; step < view.values.size(); ++step) {
@@ -181,9 +183,13 @@ ps::Request request_of(const TrainerState& trainer, int id, ps::Method method, u
 }  // namespace
 
 void end_trainer(const Job& job, State& state, int id, const std::string& why) {
-  state.trainers[static_cast<size_t>(id)].life = TrainerState::Life::kEnded;
+  TrainerState& trainer = state.trainers[static_cast<size_t>(id)];
+  trainer.life = TrainerState::Life::kEnded;
   const bool given_up = (state.given_up >> static_cast<unsigned>(id) & 1U) != 0;
-  if (!job.may_end && !given_up && state.violation.empty())
+  // the job may be over before another process can take part
+  const bool is_late =
+      !trainer.has_joined && trainer.incarnation > static_cast<uint64_t>(job.trainers);
+  if (!job.may_end && !given_up && !is_late && state.violation.empty())
     state.violation = fmt::format("trainer {} ends: {}", id, why);
 }
 
@@ -253,6 +259,8 @@ bool call(const Job& job, State& state, int id, size_t server, bool loses_answer
   }
   if (before == LaneState::kGreet) {
     greet(trainer, server, answer);
+    if (trainer.must_settle && job.durable && job.snapshot_every == 1)
+      state.violation = fmt::format("trainer {} has to undo a step that was on the disk", id);
   } else if (before != LaneState::kCall) {
     recovered(trainer, server, answer);
   } else if (answer.kind == Answer::Kind::kOk) {
@@ -318,6 +326,7 @@ bool settle(const Job& job, State& state, int id) {
       }))
     trainer.first = plan.step;
   trainer.step = plan.step;
+  trainer.has_joined = true;
   trainer.answers.clear();
   trainer.epochs.clear();
   trainer.stage = 0;

@@ -91,6 +91,20 @@ TEST_F(Losses, AReplacementWaitsUntilTheLastStepOfTheLostOneIsApplied) {
   EXPECT_EQ(second.hello().standing, Standing::kJoins);
 }
 
+// Another server took the trainer for lost before it called there, so it begins later on all.
+TEST_F(Losses, ATrainerThatHasSentNothingMayJoinLater) {
+  ASSERT_TRUE(lost_.call(protocol::GoTo{.step = 1, .settled = lost_.sequence}).ok());
+  ASSERT_TRUE(stays_.send("w@GRAD.trainer_0", floats({2, 4})).ok());
+  Floats seen;
+  ASSERT_TRUE(stays_.fetch(&seen).ok());
+  EXPECT_THAT(seen, ElementsAre(8 - 1, 16 - 2));
+  ASSERT_TRUE(lost_.fetch(&seen).ok());
+  step_of_both(stays_, lost_);
+  ASSERT_TRUE(lost_.send("w@GRAD.trainer_1", floats({2, 4})).ok());
+  const Status refused = lost_.call(protocol::GoTo{.step = 3, .settled = lost_.sequence});
+  EXPECT_THAT(refused.to_string(), HasSubstr("wants to continue at step 3"));
+}
+
 // Another server has applied step 1 with the trainer; this one has not received it.
 TEST_F(Losses, AServerThatLacksALaterUpdateNamesItsStep) {
   step_of_both(stays_, lost_);
@@ -175,6 +189,26 @@ TEST(GoingBack, GradientsOfTheStepAreDiscarded) {
   Floats seen;
   ASSERT_TRUE(first.fetch(&seen).ok());
   EXPECT_THAT(seen, ElementsAre(8 - 2.5F, 16 - 3));
+}
+
+// Its gradients would let this server advance, while the other trainer may have to begin the step
+// again on another server: the two would undo each other's steps forever.
+TEST(GoingBack, ATrainerThatHasNotSentMustDoSoToo) {
+  DirectServer server(sync_server(2), {}, fill_losses);
+  server.serve();
+  DirectTrainer first(server, 0, 7);
+  DirectTrainer second(server, 1, 8);
+  for (DirectTrainer* const trainer : {&first, &second}) {
+    trainer->hello();
+    ASSERT_TRUE(trainer->fetch().ok());
+  }
+  ASSERT_TRUE(first.call(protocol::GoTo{.step = 0, .settled = first.sequence}).ok());
+  EXPECT_THAT(second.send("w@GRAD.trainer_1", floats({4, 4})).to_string(),
+              HasSubstr("has not sent a hello"));
+  EXPECT_EQ(second.hello().standing, Standing::kMustGoBack);
+  ASSERT_TRUE(second.call(protocol::GoTo{.step = 0, .settled = second.sequence}).ok());
+  for (DirectTrainer* const trainer : {&first, &second}) ASSERT_TRUE(trainer->fetch().ok());
+  step_of_both(first, second);
 }
 
 // The arrival of a lost trainer at a barrier does not count for the process that replaces it.
