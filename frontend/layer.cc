@@ -5,7 +5,7 @@
 namespace millrace::frontend {
 namespace {
 
-State* state_of_layer(const std::vector<VarRef>& inputs) {
+State* state_of(const std::vector<VarRef>& inputs) {
   for (const VarRef& input : inputs)
     if (input.ok()) return input.state();
   return nullptr;
@@ -20,7 +20,7 @@ Layer::Layer(State* state, const char* kind, std::source_location where, const s
 
 Layer::Layer(const std::vector<VarRef>& inputs, const char* kind, std::source_location where,
              const std::string& name)
-    : state_(state_of_layer(inputs)), kind_(kind), where_(where) {
+    : state_(state_of(inputs)), kind_(kind), where_(where) {
   for (const VarRef& input : inputs) {
     if (!input.ok()) {
       fail(InvalidArgument("expected a var in place of an empty VarRef"));

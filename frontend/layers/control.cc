@@ -14,7 +14,7 @@ using frontend::State;
 using ops::NewOp;
 
 // The state of a network, obtained through a temporary handle.
-State* state_of_control(Network& net) {
+State* state_of(Network& net) {
   return net.handle("").state();
 }
 
@@ -48,7 +48,7 @@ std::vector<std::string> outside(const Block& block, bool writes) {
 
 VarRef fill_constant(Network& net, std::vector<int64_t> shape, DType dtype, double value,
                      Where where) {
-  State* const state = state_of_control(net);
+  State* const state = state_of(net);
   if (state->status.ok()) (void)state->builder->names().next("fill_constant");
   Layer layer(state, "fill_constant", where);
   if (!layer.ok()) return {};
@@ -240,7 +240,7 @@ Vars append(Network& net, const OpCall& call, Where where) {
   for (const VarRef& input : inputs)
     if (!input.ok()) return outs;
   const std::string& kind = call.kind.empty() ? call.type : call.kind;
-  Layer layer(state_of_control(net), kind.c_str(), where);
+  Layer layer(state_of(net), kind.c_str(), where);
   if (!layer.ok()) return outs;
   if (layer.state().registry->find(call.type) == nullptr) {
     const std::string near = layer.state().registry->suggest(call.type);

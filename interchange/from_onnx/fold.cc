@@ -28,6 +28,12 @@ Element rounded(DType dtype, long double value) {
   return value;
 }
 
+// True if the type stores the number; results of integers that overflow are left to the run.
+bool fits(DType dtype, long double value) {
+  if (dtype == DType::kInt32) return value >= -2147483648.0L && value <= 2147483647.0L;
+  return dtype != DType::kInt64 || std::abs(value) < 9.0e18L;
+}
+
 bool is_followed(DType dtype) {
   return dtype == DType::kInt32 || dtype == DType::kInt64 || dtype == DType::kBool ||
          dtype == DType::kFloat32 || dtype == DType::kFloat64;
@@ -158,8 +164,7 @@ class Folder {
         e = std::isfinite(*e) ? Element(std::trunc(*e)) : Element();
       else
         e = rounded(out_.dtype, *e);
-      if (e && out_.dtype == DType::kInt32 && (*e > 2147483647.0L || *e < -2147483648.0L))
-        e.reset();
+      if (e && !fits(out_.dtype, *e)) e.reset();
     }
     return x.elements;
   }
@@ -261,19 +266,14 @@ class Folder {
     const DType dtype = input(0).dtype;
     return combine({input(0), input(1)}, [&](const std::vector<long double>& v) -> Element {
       const Element result = arithmetic_of(node_.op_type(), dtype, v);
-      if (!result) return result;
-      // Integers that overflow are left to the run.
-      const bool is_small = std::abs(*result) < 9.0e18L;
-      return dtype == DType::kFloat32 || dtype == DType::kFloat64 ? rounded(out_.dtype, *result)
-             : is_small                                           ? result
-                                                                  : Element();
+      return result && fits(out_.dtype, *result) ? rounded(out_.dtype, *result) : Element();
     });
   }
 
   KnownElements unary() {
     const std::string& type = node_.op_type();
     return combine({input(0)}, [&](const std::vector<long double>& v) -> Element {
-      if (type == "Neg") return -v[0];
+      if (type == "Neg") return fits(out_.dtype, -v[0]) ? Element(-v[0]) : Element();
       if (type == "Not") return v[0] == 0;
       return type == "Floor" ? std::floor(v[0]) : std::ceil(v[0]);
     });
@@ -320,8 +320,8 @@ class Folder {
       if (!e) return {};
       product *= *e;
     }
-    return std::abs(product) < 9.0e18L ? KnownElements{rounded(out_.dtype, product)}
-                                       : KnownElements{};
+    return fits(out_.dtype, product) ? KnownElements{rounded(out_.dtype, product)}
+                                     : KnownElements{};
   }
 
   KnownElements expand() {

@@ -334,9 +334,11 @@ Status fill_tensor(const std::vector<From>& values, Tensor& to) {
     case DType::kFloat64:
       copy_as<double>(values, to);
       return Ok();
-    default:
+    case DType::kFloat32:
       copy_as<float>(values, to);
       return Ok();
+    default:
+      return Unimplemented("import of ONNX: a constant of dtype {}", dtype_name(to.dtype()));
   }
 }
 

@@ -102,7 +102,9 @@ Status read_resize(NodeContext& c, const std::string& x, ResizeArgs& args) {
   args.nearest = c.attr_string("nearest_mode", "round_prefer_floor");
   args.cubic_a = c.attr_float("cubic_coeff_a", -0.75F);
   args.exclude_outside = c.attr_bool("exclude_outside", false);
-  c.ignore({"extrapolation_value"});  // of tf_crop_and_resize, which is refused
+  if (args.coordinates == "tf_crop_and_resize")
+    return c.refuse("coordinate_transformation_mode " + args.coordinates);
+  c.ignore({"extrapolation_value"});  // of tf_crop_and_resize
   if (c.attr_bool("antialias", false)) return c.refuse("antialias");
   if (c.attr_string("keep_aspect_ratio_policy", "stretch") != "stretch")
     return c.refuse("keep_aspect_ratio_policy");

@@ -1,5 +1,6 @@
 // Constants.
 
+#include <cmath>
 #include <cstdlib>
 
 #include "framework/base/text.h"
@@ -9,10 +10,18 @@ namespace millrace::interchange {
 namespace {
 
 // A number as text, or else the attribute `value`.
-double fill_value(OpContext& c) {
+StatusOr<double> fill_value(OpContext& c, DType dtype) {
   const auto text = c.attr<std::string>("str_value");
-  const auto number = c.attr<float>("value");
-  return text.empty() ? static_cast<double>(number) : std::strtod(text.c_str(), nullptr);
+  double value = c.attr<float>("value");
+  if (!text.empty()) {
+    char* end = nullptr;
+    value = std::strtod(text.c_str(), &end);
+    if (end != text.c_str() + text.size()) return c.refuse("the value '" + text + "'");
+  }
+  constexpr double kMostExact = 9007199254740992.0;
+  if (dtype == DType::kInt64 && !(std::abs(value) < kMostExact))
+    return c.refuse("an integer of 2^53 or above");
+  return value;
 }
 
 std::string filled(OpContext& c, const std::string& dims, double value, DType dtype) {
@@ -27,7 +36,8 @@ Status fill_constant(OpContext& c) {
   if (c.has("ValueTensor")) return c.refuse("a value given as a tensor");
   const std::string dims = c.has("ShapeTensor") ? c.cast(c.in("ShapeTensor"), DType::kInt64)
                                                 : c.graph().ints(c.ints("shape"));
-  c.set("Out", filled(c, dims, fill_value(c), dtype));
+  MILLRACE_ASSIGN_OR_RETURN(const double value, fill_value(c, dtype));
+  c.set("Out", filled(c, dims, value, dtype));
   return Ok();
 }
 
@@ -44,7 +54,8 @@ Status fill_batch_size_like(OpContext& c) {
   parts.push_back(c.extent(input, from));
   if (to + 1 < dims.size())
     parts.push_back(c.graph().ints({dims.begin() + static_cast<long>(to) + 1, dims.end()}));
-  c.set("Out", filled(c, c.node("Concat", parts, {{"axis", int64_t{0}}}), fill_value(c), dtype));
+  MILLRACE_ASSIGN_OR_RETURN(const double value, fill_value(c, dtype));
+  c.set("Out", filled(c, c.node("Concat", parts, {{"axis", int64_t{0}}}), value, dtype));
   return Ok();
 }
 

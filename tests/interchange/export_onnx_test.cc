@@ -150,6 +150,20 @@ TEST_F(ExportOnnx, AttributesWithTheValueOfAVarAreRefused) {
   EXPECT_THAT(error().to_string(), HasSubstr("(leaky_relu), attr alpha"));
 }
 
+TEST_F(ExportOnnx, ConstantsThatAreNotExactAreRefused) {
+  program_.var("y", {2}, DType::kInt64);
+  Op& fill = program_.op("fill_constant", {}, {{"Out", {"y"}}});
+  fill.set_int("dtype", static_cast<int32_t>(DType::kInt64));
+  fill.set_attr("shape", AttrValue::of_longs({2}));
+  program_.fetch("y", 0);
+  fill.set_string("str_value", "9007199254740991");
+  EXPECT_TRUE(error().ok()) << error().to_string();
+  fill.set_string("str_value", "9007199254740993");
+  EXPECT_THAT(error().to_string(), HasSubstr("an integer of 2^53 or above"));
+  fill.set_string("str_value", "12 or so");
+  EXPECT_THAT(error().to_string(), HasSubstr("the value '12 or so'"));
+}
+
 TEST_F(ExportOnnx, ElementTypesThatOnnxLacksAreRefused) {
   program_.var("x", {2}, DType::kBfloat16).var("y", {2}, DType::kBfloat16);
   program_.feed("x", 0);

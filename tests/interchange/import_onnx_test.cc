@@ -53,6 +53,21 @@ TEST(ImportOnnx, InputsAndOutputsHaveTheirNamesAndNamedDimsAreUnknown) {
   EXPECT_THAT(made.params, IsEmpty());
 }
 
+// A product of i32 that overflows is what the run makes of it, not what exact arithmetic does.
+TEST(ImportOnnx, IntegersThatOverflowAreLeftToTheRun) {
+  OnnxModel model;
+  model.input("x", {2, 3}).output("y", millrace::testing::kOnnxInt64);
+  model.constant("a", {1}, ::onnx::TensorProto::INT32).add_int32_data(1 << 16);
+  model.constant("b", {1}, ::onnx::TensorProto::INT32).add_int32_data((1 << 16) + 1);
+  model.node("Mul", {"a", "b"}, {"c"});  // 65536 in 32 bits
+  ::onnx::NodeProto& cast = model.node("Cast", {"c"}, {"d"});
+  set_int(cast, "to", ::onnx::TensorProto::INT64);
+  model.node("ConstantOfShape", {"d"}, {"e"});
+  model.node("Shape", {"e"}, {"y"});
+  const ImportedModel made = imported(model);
+  EXPECT_THAT(dims_of(made, "e"), ElementsAre(-1));
+}
+
 TEST(ImportOnnx, InputDimsReplaceTheDeclaredOnes) {
   OnnxModel model;
   model.input("x", {-1, 3}).output("y");

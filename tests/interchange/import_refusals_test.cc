@@ -220,5 +220,17 @@ TEST_F(ImportRefusals, WhatOpsCannotDo) {
   expect(StatusCode::kUnimplemented, "(Squeeze): an axis whose extent is not 1");
 }
 
+// Sizes that are those of the operand: the result is still a region of it.
+TEST_F(ImportRefusals, RegionsThatAreResized) {
+  model_.floats("region", {4}, {0, 0, 0.5F, 0.5F});
+  model_.longs("sizes", {2, 3});
+  ::onnx::NodeProto& node = model_.node("Resize", {"x", "region", "", "sizes"}, {"y"});
+  ::onnx::AttributeProto& mode = *node.add_attribute();
+  mode.set_name("coordinate_transformation_mode");
+  mode.set_type(::onnx::AttributeProto::STRING);
+  mode.set_s("tf_crop_and_resize");
+  expect(StatusCode::kUnimplemented, "(Resize): coordinate_transformation_mode tf_crop_and_resize");
+}
+
 }  // namespace
 }  // namespace millrace::interchange

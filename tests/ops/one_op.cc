@@ -12,12 +12,12 @@
 namespace millrace::ops {
 namespace {
 
-const OpRegistry& registry_one_op() {
+const OpRegistry& all_ops() {
   static const std::unique_ptr<OpRegistry> kRegistry = standard_registry();
   return *kRegistry;
 }
 
-std::string slots_text_one_op(std::vector<std::pair<std::string, std::vector<std::string>>> slots) {
+std::string slots_with_vars(std::vector<std::pair<std::string, std::vector<std::string>>> slots) {
   std::sort(slots.begin(), slots.end());
   std::vector<std::string> parts;
   for (const auto& [slot, names] : slots) {
@@ -62,7 +62,7 @@ OneOp& OneOp::out(llvm::StringRef slot, int count) {
 }
 
 std::string OneOp::infer() {
-  const Status status = infer_op(registry_one_op(), *op_);
+  const Status status = infer_op(all_ops(), *op_);
   if (!status.ok()) return "error: " + std::string(status.message());
   std::vector<std::string> parts;
   for (const std::string& name : outputs_) {
@@ -82,12 +82,12 @@ std::string OneOp::grad(const std::vector<std::string>& no_grad) {
   const GradContext context(*op_, [&](llvm::StringRef name) {
     return std::find(no_grad.begin(), no_grad.end(), name.str()) == no_grad.end();
   });
-  auto ops = make_grad_ops(registry_one_op(), context);
+  auto ops = make_grad_ops(all_ops(), context);
   if (!ops.ok()) return "error: " + std::string(ops.status().message());
   std::vector<std::string> parts;
   for (const GradOp& op : ops.value()) {
-    parts.push_back(fmt::format("{}({} -> {})", op.type, slots_text_one_op(op.inputs),
-                                slots_text_one_op(op.outputs)));
+    parts.push_back(fmt::format("{}({} -> {})", op.type, slots_with_vars(op.inputs),
+                                slots_with_vars(op.outputs)));
   }
   return fmt::format("{}", fmt::join(parts, " "));
 }

@@ -13,7 +13,7 @@
 namespace millrace::ops {
 namespace {
 
-const OpRegistry& registry_op_fixture() {
+const OpRegistry& known_ops() {
   static const std::unique_ptr<OpRegistry> kRegistry = standard_registry();
   return *kRegistry;
 }
@@ -97,7 +97,7 @@ std::string print_attr(const AttrValue& value) {
   }
 }
 
-std::string slots_text_op_fixture(
+std::string slots_with_counts(
     const std::vector<std::pair<std::string, std::vector<std::string>>>& slots) {
   std::vector<std::string> out;
   for (const auto& [slot, names] : slots) {
@@ -108,8 +108,8 @@ std::string slots_text_op_fixture(
 }
 
 std::string print_grad(const GradOp& op, bool with_attrs) {
-  std::string out = fmt::format("{}({} -> {})", op.type, slots_text_op_fixture(op.inputs),
-                                slots_text_op_fixture(op.outputs));
+  std::string out = fmt::format("{}({} -> {})", op.type, slots_with_counts(op.inputs),
+                                slots_with_counts(op.outputs));
   if (!with_attrs) return out;
   for (const auto& [name, value] : op.attrs) out += " " + name + "=" + print_attr(value);
   return out;
@@ -139,7 +139,7 @@ std::string infer(const std::string& type, const std::string& inputs, const std:
                   const AttrList& attrs) {
   const auto program = Program::create();
   Op& op = build(*program, type, inputs, outputs, attrs);
-  const Status status = infer_op(registry_op_fixture(), op);
+  const Status status = infer_op(known_ops(), op);
   if (!status.ok()) return status.message();
   std::vector<std::string> out;
   for (const Slot& slot : op.outputs()) {
@@ -166,10 +166,10 @@ std::string grad(const std::string& type, const std::string& inputs, const std::
     return std::none_of(skipped.begin(), skipped.end(),
                         [&](const std::string& slot) { return name == slot + "0"; });
   });
-  const auto ops = make_grad_ops(registry_op_fixture(), context);
+  const auto ops = make_grad_ops(known_ops(), context);
   if (!ops.ok()) return ops.status().message();
   std::vector<std::string> out;
-  const bool with_attrs = registry_op_fixture().find(type)->grad_fn() != nullptr;
+  const bool with_attrs = known_ops().find(type)->grad_fn() != nullptr;
   for (const GradOp& grad_op : *ops) out.push_back(print_grad(grad_op, with_attrs));
   return llvm::join(out, "; ");
 }
@@ -177,7 +177,7 @@ std::string grad(const std::string& type, const std::string& inputs, const std::
 double flops(const std::string& type, const std::string& inputs, const AttrList& attrs) {
   const auto program = Program::create();
   const Op& op = build(*program, type, inputs, "", attrs);
-  const OpDef* const def = registry_op_fixture().find(type);
+  const OpDef* const def = known_ops().find(type);
   if (def == nullptr || def->flops_fn() == nullptr) return 0;
   return def->flops_fn()(FlopsContext(*def, op));
 }

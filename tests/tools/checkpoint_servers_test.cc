@@ -321,7 +321,8 @@ TEST_F(ReshardServers, WhatDoesNotFitIsSaid) {
   CheckpointFlags flags;
   flags.command = "reshard";
   flags.paths = {two.root()};
-  EXPECT_THAT(outcome(reshard_servers(tool_, flags).status()), HasSubstr("need both --slices"));
+  EXPECT_THAT(outcome(reshard_servers(tool_, flags).status()),
+              HasSubstr("need both --slices of the old job and --to-slices"));
   flags.source.slices = two.slices();
   flags.to_slices = three.slices();
   flags.ranks = 3;

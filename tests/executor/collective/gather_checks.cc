@@ -18,7 +18,7 @@ namespace {
 const Dims kDims = {40, 300};
 
 // The messages from rank a to rank b: some are empty, others are longer than a mailbox.
-std::string message_gather_checks(int32_t a, int32_t b, int32_t round) {
+std::string message_between(int32_t a, int32_t b, int32_t round) {
   if ((a + b + round) % 4 == 3) return {};
   const size_t length = round == 2 ? 300'000 : 1000;
   return std::string(static_cast<size_t>(a + 1) * length + static_cast<size_t>(b * 37),
@@ -29,14 +29,13 @@ Status check_texts(io::Gather& gather) {
   const int32_t rank = gather.rank();
   const int32_t size = gather.world_size();
   for (int32_t round = 0; round < 3; ++round) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto all,
-                              gather.all_gather(message_gather_checks(rank, 0, round)));
+    MILLRACE_ASSIGN_OR_RETURN(const auto all, gather.all_gather(message_between(rank, 0, round)));
     std::vector<std::string> to;
-    for (int32_t r = 0; r < size; ++r) to.push_back(message_gather_checks(rank, r, round));
+    for (int32_t r = 0; r < size; ++r) to.push_back(message_between(rank, r, round));
     MILLRACE_ASSIGN_OR_RETURN(const auto from, gather.all_to_all(std::move(to)));
     for (int32_t r = 0; r < size; ++r) {
-      if (all[static_cast<size_t>(r)] != message_gather_checks(r, 0, round) ||
-          from[static_cast<size_t>(r)] != message_gather_checks(r, rank, round))
+      if (all[static_cast<size_t>(r)] != message_between(r, 0, round) ||
+          from[static_cast<size_t>(r)] != message_between(r, rank, round))
         return Internal("round {}: the text of rank {} has come otherwise", round, r);
     }
   }
@@ -44,7 +43,7 @@ Status check_texts(io::Gather& gather) {
 }
 
 // Consecutive numbers: a part of a whole tensor.
-StatusOr<Value> part_of_gather_checks(const io::Box& box) {
+StatusOr<Value> numbered_part(const io::Box& box) {
   Value value;
   Tensor& tensor = value.as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kFloat32, box.shape));
@@ -63,9 +62,9 @@ Status check_checkpoint(io::Gather& gather, const std::string& own_disk) {
   const int32_t rank = gather.rank();
   const int32_t size = gather.world_size();
   const io::Box rows = io::even_part(kDims, 0, rank, size);
-  MILLRACE_ASSIGN_OR_RETURN(const Value part, part_of_gather_checks(rows));
-  MILLRACE_ASSIGN_OR_RETURN(const Value mean, part_of_gather_checks({{rank, 0}, {1, 3}}));
-  MILLRACE_ASSIGN_OR_RETURN(const Value equal, part_of_gather_checks({{7, 0}, {1, 5}}));
+  MILLRACE_ASSIGN_OR_RETURN(const Value part, numbered_part(rows));
+  MILLRACE_ASSIGN_OR_RETURN(const Value mean, numbered_part({{rank, 0}, {1, 3}}));
+  MILLRACE_ASSIGN_OR_RETURN(const Value equal, numbered_part({{7, 0}, {1, 5}}));
   io::LocalState state;
   state.add_part("w", part, kDims, rows.offset);
   state.add("mean", mean);
@@ -78,7 +77,7 @@ Status check_checkpoint(io::Gather& gather, const std::string& own_disk) {
   if (checkpoint.manifest().has(io::name_of_rank("equal", rank)))
     return Internal("what is equal on all ranks is there for each");
   const io::Box columns = io::even_part(kDims, 1, rank, size);
-  MILLRACE_ASSIGN_OR_RETURN(const Value expected, part_of_gather_checks(columns));
+  MILLRACE_ASSIGN_OR_RETURN(const Value expected, numbered_part(columns));
   Value loaded;
   Value loaded_mean;
   std::vector<io::LoadTarget> targets(2);

@@ -48,7 +48,7 @@ std::vector<T> values(int rank, int64_t count, int64_t first = 0) {
 }
 
 template <typename T>
-std::byte* raw_group_checks(std::vector<T>& values) {
+std::byte* raw_bytes(std::vector<T>& values) {
   return reinterpret_cast<std::byte*>(values.data());
 }
 
@@ -81,8 +81,8 @@ class Checker {
       for (int turn = 0; turn < 2; ++turn) {
         const bool sends = (group_.rank() % 2 == 0) == (turn == 0);
         if (group_.size() % 2 == 1) break;
-        expect(sends ? group_.send(raw_group_checks(out), count * 4, right)
-                     : group_.receive(raw_group_checks(in), count * 4, left),
+        expect(sends ? group_.send(raw_bytes(out), count * 4, right)
+                     : group_.receive(raw_bytes(in), count * 4, left),
                "message");
       }
       if (group_.size() % 2 == 0)
@@ -100,11 +100,11 @@ class Checker {
     const int size = group_.size();
     const auto expected = [&](int64_t i) { return combined<T>(reduction, size, i); };
     std::vector<T> data = values<T>(group_.rank(), count);
-    expect(group_.all_reduce(dtype_, raw_group_checks(data), count, reduction), "all_reduce");
+    expect(group_.all_reduce(dtype_, raw_bytes(data), count, reduction), "all_reduce");
     expect_equal(data, expected, "all_reduce");
     const int root = static_cast<int>(count % size);
     data = values<T>(group_.rank(), count);
-    expect(group_.reduce(dtype_, raw_group_checks(data), count, reduction, root), "reduce");
+    expect(group_.reduce(dtype_, raw_bytes(data), count, reduction, root), "reduce");
     expect_equal(
         data,
         [&](int64_t i) {
@@ -114,8 +114,7 @@ class Checker {
         "reduce");
     std::vector<T> all = values<T>(group_.rank(), count * size);
     std::vector<T> part(static_cast<size_t>(count));
-    expect(group_.reduce_scatter(dtype_, raw_group_checks(all), count, raw_group_checks(part),
-                                 reduction),
+    expect(group_.reduce_scatter(dtype_, raw_bytes(all), count, raw_bytes(part), reduction),
            "reduce_scatter");
     expect_equal(
         part, [&](int64_t i) { return expected(group_.rank() * count + i); }, "reduce_scatter");
@@ -126,13 +125,13 @@ class Checker {
     const auto bytes = static_cast<int64_t>(count * static_cast<int64_t>(sizeof(T)));
     for (int root = 0; root < group_.size(); ++root) {
       std::vector<T> data = values<T>(group_.rank(), count);
-      expect(group_.broadcast(raw_group_checks(data), bytes, root), "broadcast");
+      expect(group_.broadcast(raw_bytes(data), bytes, root), "broadcast");
       expect_equal(
           data, [&](int64_t i) { return static_cast<float>(element<T>(root, i)); }, "broadcast");
     }
     std::vector<T> part = values<T>(group_.rank(), count);
     std::vector<T> all(static_cast<size_t>(count * group_.size()));
-    expect(group_.all_gather(raw_group_checks(part), bytes, raw_group_checks(all)), "all_gather");
+    expect(group_.all_gather(raw_bytes(part), bytes, raw_bytes(all)), "all_gather");
     expect_equal(
         all,
         [&](int64_t i) {
@@ -192,7 +191,7 @@ std::string check_subgroups(CollectiveGroup& group) {
     StatusOr<std::unique_ptr<CollectiveGroup>> pair = group.subgroup(two);
     if (!pair.ok()) return pair.status().to_string();
     std::vector<int32_t> data{group.rank() + 1};
-    const Status status = (*pair)->all_reduce(DType::kInt32, raw_group_checks(data), 1);
+    const Status status = (*pair)->all_reduce(DType::kInt32, raw_bytes(data), 1);
     if (!status.ok()) return status.to_string();
     if (data[0] != (group.size() > 1 ? 3 : 1)) return fmt::format("group of two: {}", data[0]);
   }

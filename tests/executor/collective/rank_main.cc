@@ -47,7 +47,7 @@ int run_steps(CollectiveGroup& group, int64_t count) {
   return 1;
 }
 
-int run_rank_main(const std::string& check, const millrace::executor::GroupOptions& options) {
+int run_check(const std::string& check, const millrace::executor::GroupOptions& options) {
   auto group = millrace::executor::open_group(options);
   if (!group.ok()) {
     say(group.status().to_string());
@@ -82,5 +82,5 @@ int main(int argc, char** argv) {
   options.by_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
   options.job = "test";
   options.join_timeout_ms = std::string(argv[1]) == "absent" ? 500 : 20'000;
-  return run_rank_main(argv[1], options);
+  return run_check(argv[1], options);
 }
