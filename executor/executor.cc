@@ -9,6 +9,7 @@
 #include "executor/optimize.h"
 #include "executor/print_plan.h"
 #include "executor/update_order.h"
+#include "framework/base/errors.h"
 #include "kernels/gpu/context.h"
 #include "kernels/gpu/resident.h"
 #include "ops/verify.h"
