@@ -1,7 +1,6 @@
 #include "ps/client/client.h"
 
 #include <algorithm>
-#include <exception>
 #include <random>
 #include <thread>
 #include <utility>
@@ -140,6 +139,8 @@ Status Client::greet(Server& server, Deadline deadline) {
 // Asynchronous servers continue from any snapshot. A synchronous one may lack at most the step
 // whose gradients this trainer still has.
 StatusOr<bool> Client::greet_again(Server& server, Deadline deadline) {
+  if (must_settle_)
+    return Status(StatusCode::kDistributed, "the trainer has to go back to an older step");
   const std::lock_guard lock(server.hello);
   MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, say_hello(server, deadline));
   if (greeting.epoch == server.epoch) return false;
@@ -159,14 +160,24 @@ StatusOr<bool> Client::greet_again(Server& server, Deadline deadline) {
   return next == AfterRestart::kWasSent;
 }
 
+std::vector<Client::Server*> Client::all_servers() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Server*> servers;
+  for (const auto& [endpoint, server] : servers_) servers.push_back(server.get());
+  return servers;
+}
+
+std::vector<Client::Server*> Client::synchronous_servers() const {
+  std::vector<Server*> servers = all_servers();
+  std::erase_if(servers, [](const Server* server) {
+    return !server->greeted || server->mode != ServerMode::kSync;
+  });
+  return servers;
+}
+
 StatusOr<int64_t> Client::settle() {
   const auto paused = pauses_.paused();
-  std::vector<Server*> servers;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [endpoint, server] : servers_)
-      if (server->greeted && server->mode == ServerMode::kSync) servers.push_back(server.get());
-  }
+  const std::vector<Server*> servers = synchronous_servers();
   is_training_ = false;
   const bool again = must_settle_.exchange(false);
   int64_t ahead = kStepsAhead;
@@ -220,6 +231,34 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
     server.recovery = {};
   }
   return plan.step;
+}
+
+// Calls to other servers may wait for gradients that the other trainers cannot send before this one
+// has gone back, and this one settles only when all its calls have ended. So it sends the servers
+// the step now: they begin another run, which ends those calls. Errors do not matter, because
+// settle() does the same again.
+void Client::go_back_early(Deadline deadline) {
+  const std::vector<Server*> servers = synchronous_servers();
+  if (servers.size() < 2) return;
+  std::vector<Greeting> greetings;
+  std::vector<protocol::HelloAnswer> answers;
+  for (Server* const server : servers) {
+    StatusOr<Greeting> greeting = say_hello(*server, deadline);
+    if (!greeting.ok() || greeting->answer.standing == protocol::HelloAnswer::Standing::kJoins)
+      return;
+    answers.push_back(greeting->answer);
+    greetings.push_back(*std::move(greeting));
+  }
+  const Settling plan = plan_settling(answers, true, kStepsAhead);
+  for (size_t i = 0; i < servers.size(); ++i) {
+    Request request = protocol::pack(protocol::GoTo{plan.step, settled_number(*servers[i]),
+                                                    servers[plan.reason]->channel->endpoint(),
+                                                    greetings[plan.reason].epoch});
+    address(*servers[i], request);
+    request.epoch = greetings[i].epoch;
+    Reply reply;
+    if (!ask(*servers[i], request, deadline, reply).ok()) return;
+  }
 }
 
 // Brings a restarted server up to date: reports that this trainer has the parameters, and sends the
@@ -289,11 +328,13 @@ Status Client::exchange(Server& server, Request& request, Deadline deadline, Rep
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, kClientLongestPause);
       if (request.method != Method::kHello) {
+        const bool was_settling = must_settle_;
         const StatusOr<bool> greeted = greet_again(server, until(deadline));
         if (!greeted.ok()) {
           // a failure to reconnect does not change which repeats are allowed
           status = greeted.status();
           answered = false;
+          if (must_settle_ && !was_settling) go_back_early(until(deadline));
           if (status.code() != StatusCode::kDistributed || must_settle_ || !may_repeat(attempt + 1))
             break;
           continue;
@@ -392,84 +433,6 @@ Status Client::complete(bool stay) {
   if (stay || must_settle_) return completed;
   Status left = complete_all({});
   return completed.ok() ? left : completed;
-}
-
-StatusOr<std::vector<Reply>> Client::ask_all(llvm::ArrayRef<Server*> servers,
-                                             const Request& request, Deadline deadline,
-                                             llvm::ArrayRef<Reply> earlier) {
-  std::vector<Status> results(servers.size());
-  std::vector<Reply> replies(servers.size());
-  call_pool_.run(servers.size(), [&](size_t i) {
-    Request own = request;
-    address(*servers[i], own);
-    if (!earlier.empty()) own.epoch = earlier[i].epoch;
-    results[i] = ask(*servers[i], own, deadline, replies[i]);
-  });
-  for (Status& result : results) MILLRACE_RETURN_IF_ERROR(std::move(result));
-  return replies;
-}
-
-// Several trainers may do this at once: what the servers answer does not change once each of them
-// has stopped serving the lost trainer.
-Status Client::agree_on_loss(const protocol::HelloAnswer::Suspect& lost) {
-  // must not take so long that servers miss the next heartbeats
-  const auto deadline = [&] { return SteadyClock::now() + options_.heartbeat / 2; };
-  std::vector<Server*> servers;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [endpoint, server] : servers_) servers.push_back(server.get());
-  }
-  protocol::Loss loss{.trainer = lost.trainer, .incarnation = lost.incarnation};
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Reply> replies,
-                            ask_all(servers, protocol::pack(loss), deadline(), {}));
-  std::vector<protocol::LossAnswer> answers;
-  for (const Reply& reply : replies) {
-    MILLRACE_ASSIGN_OR_RETURN(answers.emplace_back(), protocol::loss_answer(reply));
-  }
-  loss.steps = last_step_of(answers);
-  // a server that was restarted or has gone back since has not answered for the steps that it has
-  return ask_all(servers, protocol::pack(loss), deadline(), replies).status();
-}
-
-// Keeps the servers from taking a trainer with a long step for lost. Errors are ignored: the next
-// call reports them.
-void Client::send_heartbeats() {
-  std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, options_.heartbeat, [this] { return stop_; })) {
-    lock.unlock();
-    try {
-      send_heartbeat();
-    } catch (const std::exception&) {
-      // no memory for this one; the next one follows in time
-    }
-    lock.lock();
-  }
-}
-
-void Client::send_heartbeat() {
-  std::vector<Server*> servers;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [endpoint, server] : servers_) servers.push_back(server.get());
-  }
-  std::mutex found;
-  std::map<std::pair<int, uint64_t>, protocol::HelloAnswer::Suspect> suspects;
-  // in parallel, so that one server that is down does not delay the heartbeats to the others
-  call_pool_.run(servers.size(), [&](size_t i) {
-    Server& each = *servers[i];
-    const std::unique_lock hello(each.hello, std::try_to_lock);
-    if (!hello.owns_lock() || !each.greeted) return;
-    Request request = hello_of(each, true);
-    request.epoch = each.epoch;
-    Reply reply;
-    if (!ask(each, request, SteadyClock::now() + options_.heartbeat, reply).ok()) return;
-    const StatusOr<protocol::HelloAnswer> answer = protocol::hello_answer(reply);
-    if (!answer.ok()) return;
-    const std::lock_guard own(found);
-    for (const auto& lost : answer->suspects) suspects[{lost.trainer, lost.incarnation}] = lost;
-  });
-  for (const auto& [key, lost] : suspects)
-    if (is_training_ && lost.trainer != options_.trainer) (void)agree_on_loss(lost);
 }
 
 }  // namespace millrace::ps

@@ -142,6 +142,11 @@ class Client {
   StatusOr<Greeting> say_hello(Server& server, Deadline deadline);
   StatusOr<int64_t> agree(llvm::ArrayRef<Server*> servers, bool again, int64_t ahead,
                           Deadline deadline);
+  [[nodiscard]] std::vector<Server*> all_servers() const;
+  /// Those that it has greeted.
+  [[nodiscard]] std::vector<Server*> synchronous_servers() const;
+  /// Sends the servers the step to which settle() will go, while calls to them still wait.
+  void go_back_early(Deadline deadline);
   StatusOr<Server*> server(const std::string& endpoint);
   Status greet(Server& server, Deadline deadline);
   Status exchange(Server& server, Request& request, Deadline deadline, Reply& reply);

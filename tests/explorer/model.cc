@@ -225,8 +225,8 @@ void put_epoch(Writer& to, uint64_t epoch) {
 
 void put_trainer(Writer& to, const TrainerState& trainer) {
   to.put(trainer.life, trainer.phase, trainer.incarnation, trainer.step, trainer.first,
-         trainer.must_settle, trainer.has_joined, trainer.again, trainer.ahead, trainer.stage,
-         trainer.loss_stage, trainer.loss.trainer, trainer.loss.incarnation,
+         trainer.must_settle, trainer.has_joined, trainer.is_early, trainer.again, trainer.ahead,
+         trainer.stage, trainer.loss_stage, trainer.loss.trainer, trainer.loss.incarnation,
          trainer.loss.steps.value_or(-2), trainer.lanes.size(), trainer.answers.size(),
          trainer.loss_answers.size());
   for (const Lane& lane : trainer.lanes) {
@@ -300,7 +300,7 @@ bool may_happen(const Job& job, const Event& event, const State& state) {
     case Kind::kArrives:
       return !state.late.empty();
     case Kind::kSettle:
-      return state.trainers[a].phase == TrainerState::Phase::kSettle;
+      return state.trainers[a].phase == TrainerState::Phase::kSettle || state.trainers[a].is_early;
     case Kind::kAskLoss:
       return job.elastic && state.trainers[a].life == TrainerLife::kRuns;
     case Kind::kKill:

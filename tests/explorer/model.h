@@ -142,6 +142,7 @@ struct TrainerState {
   std::vector<View> views;
   bool must_settle = false;
   bool has_joined = false;  ///< it has settled once
+  bool is_early = false;    ///< it sends the servers its step while calls still wait
   // while it settles
   bool again = false;
   int64_t ahead = 2;

@@ -97,6 +97,7 @@ void end_if_over(const Job& job, State& state, int id) {
     if (lane.state != LaneState::kOk && lane.state != LaneState::kFailed) return;
     failed |= lane.state == LaneState::kFailed;
   }
+  if (trainer.is_early) return;  // one of the calls has not ended
   if (!failed) return next_phase(job, state, id);
   if (trainer.must_settle) return begin_settling(trainer);
   end_trainer(job, state, id, "its calls are refused");
@@ -136,6 +137,7 @@ void greet(TrainerState& trainer, size_t server, const Answer& answer) {
   switch (ps::after_restart(answer.hello, view.sent, view.last_sent >= 0)) {
     case ps::AfterRestart::kMustSettle:
       trainer.must_settle = true;
+      trainer.is_early = true;
       return end_lane(trainer, server, LaneState::kFailed, answer);
     case ps::AfterRestart::kSendAgain:
       if (view.recovers != answer.epoch) {
@@ -249,6 +251,11 @@ bool call(const Job& job, State& state, int id, size_t server, bool loses_answer
     return true;
   }
   const LaneState before = lane.state;
+  if (before == LaneState::kGreet && trainer.must_settle) {
+    end_lane(trainer, server, LaneState::kFailed, {});
+    end_if_over(job, state, id);
+    return !loses_answer;
+  }
   const Answer answer = before == LaneState::kGreet
                             ? hello(job, target, trainer, id)
                             : handle(job, target, message_of(trainer, id, server));
@@ -275,10 +282,55 @@ bool call(const Job& job, State& state, int id, size_t server, bool loses_answer
   return true;
 }
 
+namespace {
+
+void end_early(const Job& job, State& state, int id) {
+  TrainerState& trainer = state.trainers[static_cast<size_t>(id)];
+  trainer.is_early = false;
+  trainer.stage = 0;
+  trainer.answers.clear();
+  trainer.epochs.clear();
+  end_if_over(job, state, id);
+}
+
+// Client::go_back_early().
+bool settle_early(const Job& job, State& state, int id) {
+  TrainerState& trainer = state.trainers[static_cast<size_t>(id)];
+  const size_t count = state.servers.size();
+  const size_t number = trainer.stage % count;
+  ServerState& server = state.servers[number];
+  if (server.life == ServerState::Life::kDown) return false;
+  Answer answer;
+  answer.kind = Answer::Kind::kFatal;
+  if (server.life == ServerState::Life::kUp && trainer.stage < count) {
+    answer = hello(job, server, trainer, id);
+  } else if (server.life == ServerState::Life::kUp) {
+    const ps::Settling plan = ps::plan_settling(trainer.answers, true, 2);
+    const View& view = trainer.views[number];
+    const uint64_t settled = view.pending.empty() ? view.sequence : *view.pending.begin() - 1;
+    answer = go_to(job, server, request_of(trainer, id, ps::Method::kGoTo, trainer.epochs[number]),
+                   {plan.step, settled, std::to_string(plan.reason), trainer.epochs[plan.reason]});
+  }
+  if (answer.kind == Answer::Kind::kWaits) return false;
+  const bool joins = answer.hello.standing == ps::protocol::HelloAnswer::Standing::kJoins;
+  if (trainer.stage < count) {
+    trainer.answers.push_back(answer.hello);
+    trainer.epochs.push_back(answer.epoch);
+  }
+  ++trainer.stage;
+  if (answer.kind != Answer::Kind::kOk || joins || trainer.stage == 2 * count)
+    end_early(job, state, id);
+  return true;
+}
+
+}  // namespace
+
 // Client::settle() and agree().
 bool settle(const Job& job, State& state, int id) {
   TrainerState& trainer = state.trainers[static_cast<size_t>(id)];
-  if (trainer.life != TrainerState::Life::kRuns || trainer.phase != Phase::kSettle) return false;
+  if (trainer.life != TrainerState::Life::kRuns) return false;
+  if (trainer.is_early) return settle_early(job, state, id);
+  if (trainer.phase != Phase::kSettle) return false;
   const size_t count = state.servers.size();
   const size_t number = trainer.stage % count;
   ServerState& server = state.servers[number];

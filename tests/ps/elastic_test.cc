@@ -1,6 +1,7 @@
 // Servers of an elastic job agree on the last step of a lost trainer, and a trainer may leave again
 // where a response was lost.
 #include <atomic>
+#include <filesystem>
 #include <memory>
 
 #include <gmock/gmock.h>
@@ -205,6 +206,49 @@ TEST(Elastic, OnlyOthersOfAnElasticJobAreLost) {
   TestServer plain(way, server_at("other", 2), kElasticStart);
   Client::Call call("other", protocol::Loss{.trainer = 1, .incarnation = 8});
   EXPECT_THAT(trainer.client().call(call).to_string(), HasSubstr("not one of an elastic"));
+}
+
+// One trainer is a step ahead, so its call to the other server waits for the gradients of the
+// second one, which waits for the first one on the server that was started again. Neither call may
+// last until its deadline.
+TEST(TwoServers, ATrainerThatHasToGoBackDoesNotLetTheOthersWait) {
+  const ::millrace::testing::TempFolder disk;
+  ServerOptions options;
+  options.snapshot_root = disk / "server";
+  options.snapshot_every = 10;
+  ServerOptions of_other = options;
+  of_other.snapshot_root = disk / "other";
+  const auto way = std::make_shared<InprocTransport>();
+  const std::string program = server_at("server", 2);
+  auto first = std::make_unique<TestServer>(way, program, kElasticStart, options);
+  TestServer second(way, server_at("other", 2), kElasticStart, of_other);
+  TwoServerTrainer ahead(way, 0, 0);
+  TwoServerTrainer late(way, 1, 0);
+  std::vector<Floats> seen;
+  for (TwoServerTrainer* const trainer : {&ahead, &late}) {
+    ASSERT_TRUE(trainer->fetch(kBoth, seen).ok());
+    ASSERT_TRUE(trainer->send(kBoth, {2, 2}).ok());
+  }
+  ASSERT_TRUE(ahead.fetch(kBoth, seen).ok());
+  ASSERT_TRUE(ahead.send(kBoth, {2, 2}).ok());
+  ASSERT_TRUE(first->end(true).ok());
+  // as after a crash: the snapshot saved at its end is removed
+  ASSERT_GT(std::filesystem::remove_all(disk / "server/server-0/step-2"), 0U);
+  first = std::make_unique<TestServer>(way, program, kElasticStart, options);
+  const auto begin = Clock::now();
+  std::thread other([&] {
+    std::vector<Floats> own;
+    EXPECT_FALSE(ahead.fetch(kBoth, own).ok());
+  });
+  EXPECT_FALSE(late.fetch(kBoth, seen).ok());
+  other.join();
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+  for (TwoServerTrainer* const trainer : {&ahead, &late}) {
+    EXPECT_TRUE(trainer->client().must_settle());
+    const auto step = trainer->client().settle();
+    ASSERT_TRUE(step.ok()) << step.status().to_string();
+    EXPECT_EQ(*step, 0);
+  }
 }
 
 TEST(Leaving, ALostResponseIsNoError) {
