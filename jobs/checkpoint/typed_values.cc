@@ -60,7 +60,7 @@ Status add_typed_tables(const std::vector<ps::TypedTable>& tables,
       JoinedVar& joined = vars[table->param];
       joined.kind = JoinedVar::Kind::kTyped;
       joined.dims = {table->height, layout.pull_width};
-      joined.pieces.push_back({i, &stored, 0});
+      joined.slices.push_back({i, &stored, 0});
     }
   }
   return Ok();
