@@ -264,20 +264,29 @@ void StepRules::suspect(int trainer) {
 
 bool StepRules::suspect_reported(const protocol::Loss& message) {
   if (!is_open(message) || trainers_.at(message.trainer).life == Life::kSuspected) return false;
+  if (message.incarnation != 0) trainers_.at(message.trainer).incarnation = message.incarnation;
   suspect(message.trainer);
   return true;
 }
 
+// A server that was started again may not know the process, or the server that has lost it may not.
+bool StepRules::is_known(const protocol::Loss& message) const {
+  const Trainer& lost = trainers_.at(message.trainer);
+  return lost.incarnation == message.incarnation || lost.life == Life::kAbsent ||
+         message.incarnation == 0;
+}
+
 bool StepRules::is_open(const protocol::Loss& message) const {
   const Trainer& lost = trainers_.at(message.trainer);
-  return lost.incarnation == message.incarnation && lost.life != Life::kLeft &&
-         lost.life != Life::kLost && !trainers_.end_of(message.trainer, message.incarnation);
+  return is_known(message) && lost.life != Life::kLeft && lost.life != Life::kLost &&
+         !trainers_.end_of(message.trainer, message.incarnation);
 }
 
 protocol::LossAnswer StepRules::answer(const protocol::Loss& message) const {
-  const std::optional<int64_t> end = trainers_.end_of(message.trainer, message.incarnation);
-  const bool is_known = trainers_.at(message.trainer).incarnation == message.incarnation;
-  return {.steps = end.value_or(is_known ? applied_with(message.trainer) : -1),
+  const Trainer& lost = trainers_.at(message.trainer);
+  const std::optional<int64_t> end = trainers_.end_of(
+      message.trainer, message.incarnation != 0 ? message.incarnation : lost.incarnation);
+  return {.steps = end.value_or(is_known(message) ? applied_with(message.trainer) : -1),
           .decided = end.has_value()};
 }
 

@@ -123,6 +123,7 @@ class StepRules {
 
  private:
   [[nodiscard]] bool is_doubtful(int trainer) const;
+  [[nodiscard]] bool is_known(const protocol::Loss& message) const;
 
   Trainers& trainers_;
   StepCounts& counts_;

@@ -165,6 +165,18 @@ TEST(Losing, ATrainerThatHasNotCalledYetMayKnowTheLastStep) {
   EXPECT_EQ(answer.suspects[0].incarnation, 8U);
 }
 
+// It had sent its gradients to this server before that was started again, and another server has
+// applied them.
+TEST(Losing, ATrainerThatNeverCalledMayHaveAnUpdateElsewhere) {
+  DirectServer server(sync_server(2), elastic_losses(), fill_losses);
+  server.serve();
+  DirectTrainer stays(server, 0, 7);
+  stays.hello();
+  EXPECT_EQ(stays.report_loss(1, 8).steps, 0);
+  const Status refused = stays.call(protocol::Loss{.trainer = 1, .incarnation = 8, .steps = 1});
+  EXPECT_THAT(refused.to_string(), HasSubstr("its update of step 0, this one has not"));
+}
+
 // One trainer begins its step again: what the other one has sent for it is discarded, and that one
 // has to go back, too.
 TEST(GoingBack, GradientsOfTheStepAreDiscarded) {
