@@ -213,6 +213,7 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
   }
   if (answers.empty()) return 0;
   const Settling plan = plan_settling(answers, again, ahead);
+  if (plan.joins) MILLRACE_RETURN_IF_ERROR(check_none_lost_steps(servers, plan.newest, deadline));
   const std::string reason = servers[plan.reason]->channel->endpoint();
   for (size_t i = 0; i < servers.size(); ++i) {
     Server& server = *servers[i];
@@ -231,6 +232,22 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
     server.recovery = {};
   }
   return plan.step;
+}
+
+// The answers are of different moments, between which the job may have made steps: all are asked
+// again.
+Status Client::check_none_lost_steps(llvm::ArrayRef<Server*> servers, int64_t newest,
+                                     Deadline deadline) {
+  for (Server* const server : servers) {
+    const std::lock_guard lock(server->hello);
+    MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, say_hello(*server, deadline));
+    if (!has_lost_steps(greeting.answer.applied, newest)) continue;
+    return {StatusCode::kDistributed,
+            fmt::format("the server at {} is at step {}, another one at step {}: a trainer cannot "
+                        "join before the others have gone back",
+                        server->channel->endpoint(), greeting.answer.applied, newest)};
+  }
+  return Ok();
 }
 
 // Calls to other servers may wait for gradients that the other trainers cannot send before this one

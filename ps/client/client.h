@@ -142,6 +142,9 @@ class Client {
   StatusOr<Greeting> say_hello(Server& server, Deadline deadline);
   StatusOr<int64_t> agree(llvm::ArrayRef<Server*> servers, bool again, int64_t ahead,
                           Deadline deadline);
+  /// Asks all servers again whether one lacks steps that another one had applied. Errors:
+  /// kDistributed naming the server.
+  Status check_none_lost_steps(llvm::ArrayRef<Server*> servers, int64_t newest, Deadline deadline);
   [[nodiscard]] std::vector<Server*> all_servers() const;
   /// Those that it has greeted.
   [[nodiscard]] std::vector<Server*> synchronous_servers() const;

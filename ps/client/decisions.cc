@@ -18,14 +18,12 @@ AfterRestart after_restart(const protocol::HelloAnswer& answer, int64_t sent, bo
 Settling plan_settling(llvm::ArrayRef<protocol::HelloAnswer> answers, bool again, int64_t ahead) {
   const auto* const oldest = std::ranges::min_element(answers, {}, &protocol::HelloAnswer::sent);
   Settling plan{.step = oldest->sent, .reason = static_cast<size_t>(oldest - answers.begin())};
-  bool joins = false;
-  int64_t newest = 0;
   for (const protocol::HelloAnswer& answer : answers) {
-    joins |= answer.standing == Standing::kJoins;
-    newest = std::max(newest, answer.applied);
+    plan.joins |= answer.standing == Standing::kJoins;
+    plan.newest = std::max(plan.newest, answer.applied);
   }
-  if (joins) plan.step = newest + ahead;
-  plan.is_so = !again && !joins && std::ranges::all_of(answers, [&](const auto& answer) {
+  if (plan.joins) plan.step = plan.newest + ahead;
+  plan.is_so = !again && !plan.joins && std::ranges::all_of(answers, [&](const auto& answer) {
     return answer.sent == plan.step && answer.applied == plan.step &&
            answer.standing != Standing::kMustGoBack;
   });

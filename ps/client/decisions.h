@@ -29,12 +29,21 @@ struct Settling {
   int64_t step = 0;
   size_t reason = 0;   ///< index of the server that is at the oldest step
   bool is_so = false;  ///< all servers expect the trainer at the step: no go-to is needed
+  bool joins = false;  ///< it replaces another process: check has_lost_steps() first
+  int64_t newest = 0;  ///< steps applied by the server that is ahead
 };
 
 /// \param answers  at least one
 /// \param again  the trainer has been at another step: it sends go-to in any case
 /// \param ahead  how many steps later a trainer begins that replaces another one
 Settling plan_settling(llvm::ArrayRef<protocol::HelloAnswer> answers, bool again, int64_t ahead);
+
+/// Whether a server lacks steps that another one has applied, so that a trainer must not join
+/// before others have made all go back. \param applied  by the server, asked after the answer with
+/// `newest`
+inline bool has_lost_steps(int64_t applied, int64_t newest) {
+  return applied + 1 < newest;  // servers apply a step only when all have applied the one before
+}
 
 /// The number of steps with a lost trainer, from the answers of all servers: the greatest, of those
 /// that are decided if there are any. An update that one server has applied is applied by all.

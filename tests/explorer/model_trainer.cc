@@ -323,6 +323,13 @@ bool settle_early(const Job& job, State& state, int id) {
   return true;
 }
 
+// Client::check_none_lost_steps(), which asks all servers, in one event.
+bool any_has_lost_steps(const State& state, int64_t newest) {
+  return std::ranges::any_of(state.servers, [&](const ServerState& server) {
+    return ps::has_lost_steps(server.counts.applied, newest);
+  });
+}
+
 }  // namespace
 
 // Client::settle() and agree().
@@ -345,7 +352,9 @@ bool settle(const Job& job, State& state, int id) {
     view.epoch = trainer.epochs[number];
     answer = {.epoch = view.epoch};
     const uint64_t settled = view.pending.empty() ? view.sequence : *view.pending.begin() - 1;
-    if (!plan.is_so)
+    if (trainer.stage == count && plan.joins && any_has_lost_steps(state, plan.newest))
+      answer.kind = Answer::Kind::kRefused;
+    else if (!plan.is_so)
       answer =
           go_to(job, server, request_of(trainer, id, ps::Method::kGoTo, view.epoch),
                 {plan.step, settled, std::to_string(plan.reason), trainer.epochs[plan.reason]});

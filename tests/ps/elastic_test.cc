@@ -195,6 +195,38 @@ TEST(Elastic, AServerThatHasGoneBackIsAskedAgain) {
   EXPECT_EQ(answer.steps, 0);
 }
 
+// A server that is started again without snapshots expects trainers at step 0, where the other one
+// lets a replacement join later. It must not be placed there: steps would be missing in one server.
+TEST(Elastic, AReplacementDoesNotBeginWhereAServerHasLostSteps) {
+  const auto way = std::make_shared<InprocTransport>();
+  TestServer first(way, server_at("server", 2), kElasticStart, elastic_options());
+  auto second =
+      std::make_unique<TestServer>(way, server_at("other", 2), kElasticStart, elastic_options());
+  TwoServerTrainer stays(way, 0, 50);
+  std::vector<Floats> seen;
+  {
+    TwoServerTrainer lost(way, 1, 0);
+    ASSERT_TRUE(lost.fetch(kBoth, seen).ok());
+  }
+  ASSERT_TRUE(stays.fetch(kBoth, seen).ok());
+  for (int step = 0; step < 3; ++step) {
+    ASSERT_TRUE(stays.send(kBoth, {2, 2}).ok());
+    ASSERT_TRUE(stays.fetch(kBoth, seen).ok());
+  }
+  (void)second->end(true);
+  second =
+      std::make_unique<TestServer>(way, server_at("other", 2), kElasticStart, elastic_options());
+  for (const auto& order : {kBoth, std::vector<std::string>{"other", "server"}}) {
+    TestTrainer replacement(way, 1, 1'000, "", 50, 50);
+    for (const std::string& server : order) ASSERT_TRUE(replacement.client().mode_of(server).ok());
+    const StatusOr<int64_t> begin = replacement.client().settle();
+    ASSERT_FALSE(begin.ok()) << *begin;
+    EXPECT_THAT(begin.status().message(), HasSubstr("the server at other is at step 0"));
+  }
+  (void)second->end(true);
+  (void)first.end(true);
+}
+
 TEST(Elastic, OnlyOthersOfAnElasticJobAreLost) {
   const auto way = std::make_shared<InprocTransport>();
   TestServer server(way, sync_server(2), kElasticStart, elastic_options());
