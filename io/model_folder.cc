@@ -150,10 +150,9 @@ StatusOr<ParamValues> load_archive(const std::string& path, const Program& progr
     }
     values[spec.name] = std::move(found->second);
   }
-  if (values.empty() && !specs.empty()) {
-    return InvalidData("expected persistable vars of the program, such as '{}'; found {}",
-                       specs.front().name,
-                       all.empty() ? "nothing" : fmt::format("'{}'", all.begin()->first))
+  if (values.empty() && !specs.empty() && !all.empty()) {
+    return InvalidData("expected persistable vars of the program, such as '{}'; found '{}'",
+                       specs.front().name, all.begin()->first)
         .in_file(path);
   }
   return values;

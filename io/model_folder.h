@@ -39,7 +39,7 @@ Status fit_declared(Value& value, const ParamSpec& spec);
 /// Reads parameters of a program: an npz archive (detected by content), a combined file of all
 /// persistable vars, or a folder with one file per var.
 ///
-/// An npz archive may lack vars of the program and may have others, but must have one of them;
+/// An npz archive may lack vars of the program and may have others, but not only others;
 /// those it has must match, except for axes of extent 1. Files of the original must contain all
 /// vars. Errors: those of read_values(), load_combined() and load_separate().
 StatusOr<ParamValues> read_parameters(const std::string& path, const Program& program,
