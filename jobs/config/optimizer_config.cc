@@ -339,10 +339,12 @@ Status read_rate(JsonFields& fields, MinimizeOptions& options) {
   std::optional<double> constant;
   MILLRACE_RETURN_IF_ERROR(fields.number("learning_rate", constant).status());
   if (const Json* const schedule = fields.find("schedule")) {
-    if (constant)
-      return InvalidArgument("'{}': expected none beside '{}', found {}",
+    // which one counts would be a guess
+    const auto own = schedule->is_object() ? schedule->find("learning_rate") : schedule->end();
+    if (constant && own != schedule->end() && own->is_number() && own->get<double>() != *constant)
+      return InvalidArgument("'{}': expected that of '{}', {}, found {}",
                              fields.path_of("learning_rate"), fields.path_of("schedule"),
-                             *constant);
+                             own->get<double>(), *constant);
     MILLRACE_ASSIGN_OR_RETURN(options.learning_rate,
                               read_schedule(*schedule, fields.path_of("schedule")));
   } else {

@@ -464,8 +464,8 @@ TEST_F(KeptByServers, ARateWithoutItsScheduleIsTold) {
       run("transpile-program", {"--program", at("net"), "--startup", at("net_startup"),
                                 "--minimize", at("min.json"), "-o", at("alone"), "--force"});
   EXPECT_EQ(both.code, 3);
-  EXPECT_THAT(both.output, HasSubstr("'optimizer[0].learning_rate': expected none beside "
-                                     "'optimizer[0].schedule', found 0.5"));
+  EXPECT_THAT(both.output, HasSubstr("'optimizer[0].learning_rate': expected that of "
+                                     "'optimizer[0].schedule', 0.1, found 0.5"));
 }
 
 }  // namespace
