@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "io/checkpoint/arrays.h"
 #include "io/checkpoint/manifest.h"
 #include "io/checkpoint/save_streams.h"
@@ -104,7 +106,7 @@ std::vector<std::string> converted_files(ValuesForm form, const std::string& out
   if (form == ValuesForm::kCheckpoint) return {output + "/" + std::string(io::kManifestName)};
   if (form != ValuesForm::kFluidSeparate) return {output};
   ValueNames paths;
-  for (const std::string& name : names) paths.push_back(output + "/" + name);
+  for (const std::string& name : names) paths.push_back(fmt::format("{}/{}", output, name));
   return paths;
 }
 

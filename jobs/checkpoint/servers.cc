@@ -89,6 +89,7 @@ StatusOr<int64_t> common_step(const std::vector<std::vector<Snapshot>>& all, int
   if (wanted >= 0) {
     if (servers_at.contains(wanted)) return wanted;
     std::vector<int64_t> steps;
+    steps.reserve(servers_at.size());
     for (const auto& [step, count] : servers_at) steps.push_back(step);
     return NotFound("not every server has a snapshot of step {}; common steps: [{}]", wanted,
                     fmt::join(steps, ", "))
@@ -225,6 +226,7 @@ StatusOr<Value> join_table(const std::vector<io::Checkpoint>& servers, const Joi
                               servers[slice.server].load_rows(slice.stored->name, {}));
   }
   std::vector<const SelectedRows*> all;
+  all.reserve(shards.size());
   for (const SelectedRows& shard : shards) all.push_back(&shard);
   Value value;
   SelectedRows joined;

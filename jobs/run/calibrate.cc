@@ -190,6 +190,7 @@ Status calibrate(const Program& given, const Program& quantised, Scope& scope,
                  const std::vector<NamedValues>& feeds, const CalibrationOptions& options) {
   std::vector<Activation> found = activations_of(quantised);
   std::vector<std::string> names;
+  names.reserve(found.size());
   for (const Activation& each : found) names.push_back(each.name);
   MILLRACE_ASSIGN_OR_RETURN(const auto prepared, executor::Executor(executor::standard_runtime(),
                                                                     {.threads = options.threads})
@@ -197,6 +198,7 @@ Status calibrate(const Program& given, const Program& quantised, Scope& scope,
   MILLRACE_RETURN_IF_ERROR(find_largest(*prepared, feeds, names, found));
   if (options.method != ScaleMethod::kAbsMax) {
     std::vector<Magnitudes> magnitudes;
+    magnitudes.reserve(found.size());
     for (const Activation& each : found) magnitudes.emplace_back(each.largest);
     MILLRACE_RETURN_IF_ERROR(
         for_values(*prepared, feeds, names, [&](size_t i, const Tensor& tensor) {
@@ -221,6 +223,7 @@ StatusOr<std::vector<ResultDifference>> compare_results(const Program& given,
   if (names.empty())
     return Status(StatusCode::kInvalidProgram, "the program has no fetch ops to compare");
   std::vector<ResultDifference> differences;
+  differences.reserve(names.size());
   for (const std::string& name : names) differences.push_back({name});
   std::vector<double> squares(names.size(), 0);
   std::vector<Value> truth;

@@ -110,6 +110,24 @@ Status load_table_parts(const std::string& folder, const std::string& table, int
   return Ok();
 }
 
+// The overview lists some state of sliced parameters as whole, and the load program reads all of
+// it: keeps the slice that the server declares.
+Status slice_whole_state(const transpiler::SlicesFile& slices, const Program& program,
+                         const std::string& endpoint, Scope& scope) {
+  std::map<std::string, Value> whole;
+  for (const transpiler::DistributedVar* const var :
+       slices.overview.get_distributed_vars_by_ep(endpoint)) {
+    const Var* const declared = program.root().find_var(var->slice.name);
+    Value* const loaded = scope.find(var->slice.name);
+    if (var->is_slice || declared == nullptr || loaded == nullptr) continue;
+    const auto* const tensor = loaded->get_if<Tensor>();
+    const auto elements = element_count(declared->dims());
+    if (tensor == nullptr || !elements || tensor->numel() <= *elements) continue;
+    whole[var->origin.name] = std::move(*loaded);
+  }
+  return whole.empty() ? Ok() : load_slices(slices, program, whole, scope);
+}
+
 // Loads vars that the overview does not list, such as step counters, if they have files.
 Status load_others(const transpiler::SlicesFile& slices, const Program& program,
                    const std::string& folder, Scope& scope) {
@@ -157,6 +175,7 @@ Status load_server_persistables(const transpiler::SlicesFile& slices, const Prog
     names.push_back(var.origin.name);
   MILLRACE_RETURN_IF_ERROR(io::check_folder(from, names, io::CheckFiles::kSizes));
   MILLRACE_RETURN_IF_ERROR(run_load_program(slices, endpoint, from, scope, options).in_file(from));
+  MILLRACE_RETURN_IF_ERROR(slice_whole_state(slices, program, endpoint, scope).in_file(from));
   MILLRACE_RETURN_IF_ERROR(load_others(slices, program, from, scope));
   if (slices.properties.distributed_lookup_table.empty()) return Ok();
   return load_own_table(slices, program, from, std::max(get_attr_or(*serve, "pserver_id", 0), 0),

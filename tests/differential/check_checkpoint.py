@@ -52,7 +52,7 @@ def make(seed):
         lookup["sparse"] = lookup["sparse"] and plan["method"]["type"] == "sgd"
     stages = [stage_of(rng, rng.choice([1, 2, 3])) for _ in range(rng.choice([2, 2, 3]))]
     plain = plan["method"]["type"] == "sgd" and "regularization" not in plan["method"] and "schedule" not in plan["method"]
-    typed = [plan["tables"][k["table"]]["name"] for k in plan["lookups"] if k["sparse"]] if plain and rng.random() < 0.5 else []
+    typed = [plan["tables"][k["table"]]["name"] for k in plan["lookups"] if k["sparse"] and plan["tables"][k["table"]]["rate"] == 1.0] if plain and rng.random() < 0.5 else []
     for stage in stages:
         if typed and stage["kind"] == "job":
             stage["config"]["sparse_tables"] = {name: {} for name in typed}
