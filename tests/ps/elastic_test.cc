@@ -268,15 +268,19 @@ TEST(TwoServers, ATrainerThatHasToGoBackDoesNotLetTheOthersWait) {
   ASSERT_GT(std::filesystem::remove_all(disk / "server/server-0/step-2"), 0U);
   first = std::make_unique<TestServer>(way, program, kElasticStart, options);
   const auto begin = Clock::now();
+  Status of_ahead;
   std::thread other([&] {
     std::vector<Floats> own;
-    EXPECT_FALSE(ahead.fetch(kBoth, own).ok());
+    of_ahead = ahead.fetch(kBoth, own);
   });
-  EXPECT_FALSE(late.fetch(kBoth, seen).ok());
+  const Status of_late = late.fetch(kBoth, seen);
   other.join();
+  EXPECT_FALSE(of_ahead.ok());
+  EXPECT_FALSE(of_late.ok());
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
   for (TwoServerTrainer* const trainer : {&ahead, &late}) {
-    EXPECT_TRUE(trainer->client().must_settle());
+    EXPECT_TRUE(trainer->client().must_settle()) << of_ahead.to_string() << "\n"
+                                                 << of_late.to_string();
     const auto step = trainer->client().settle();
     ASSERT_TRUE(step.ok()) << step.status().to_string();
     EXPECT_EQ(*step, 0);
