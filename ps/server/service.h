@@ -154,6 +154,8 @@ class Service final : public Handler {
   /// Stops serving a trainer until the servers have agreed on its last step. The caller must hold
   /// the mutex.
   void suspect(int id);
+  /// The error of a server that lacks an update of a lost trainer that another one has applied.
+  [[nodiscard]] Status lacks_step_of(int id, int64_t step) const;
   /// Ends a trainer at the step that the servers agreed on. Errors: kDistributed if this server has
   /// applied other steps.
   Status end_at(int id, int64_t step);

@@ -38,14 +38,17 @@ void Service::suspect(int id) {
   core_->changed.notify_all();
 }
 
+Status Service::lacks_step_of(int id, int64_t step) const {
+  return {StatusCode::kDistributed,
+          fmt::format("this server ({}) cannot continue without trainer {}, which is lost: "
+                      "another server has applied its update of step {}, this one has not",
+                      core_->plan.endpoint, id, step)};
+}
+
 Status Service::end_at(int id, int64_t step) {
   const int64_t own = steps_->rules().applied_with(id);
-  if (!steps_->rules().end_at(id, step)) {
-    return {StatusCode::kDistributed,
-            fmt::format("this server ({}) cannot continue without trainer {}, which is lost: "
-                        "another server has applied its update of step {}, this one has not",
-                        core_->plan.endpoint, id, std::min(step, std::max<int64_t>(own, 0)))};
-  }
+  if (!steps_->rules().end_at(id, step))
+    return lacks_step_of(id, std::min(step, std::max<int64_t>(own, 0)));
   core_->log(fmt::format("trainer {} is lost; the job continues without it from step {}", id,
                          std::max(step, own)));
   return lose(id);
@@ -84,8 +87,9 @@ Status Service::agree_on_loss(const Call& call, const protocol::Loss& message) {
     put_answer(steps_->rules().answer(message), call.reply);
     return Ok();
   }
-  if (!steps_->rules().is_open(message)) return Ok();
-  Status status = end_at(id, *message.steps);
+  const bool lacks = steps_->rules().lacks_steps_of(message);
+  if (!lacks && !steps_->rules().is_open(message)) return Ok();
+  Status status = lacks ? lacks_step_of(id, steps_->applied()) : end_at(id, *message.steps);
   if (!status.ok() && core_->failure.ok()) core_->failure = status;
   core_->changed.notify_all();
   return status;

@@ -276,6 +276,11 @@ bool StepRules::is_known(const protocol::Loss& message) const {
          message.incarnation == 0;
 }
 
+bool StepRules::lacks_steps_of(const protocol::Loss& message) const {
+  return !is_known(message) && message.steps.value_or(0) > counts_.applied &&
+         !trainers_.end_of(message.trainer, message.incarnation);
+}
+
 bool StepRules::is_open(const protocol::Loss& message) const {
   const Trainer& lost = trainers_.at(message.trainer);
   return is_known(message) && lost.life != Life::kLeft && lost.life != Life::kLost &&

@@ -112,6 +112,10 @@ class StepRules {
   bool suspect_reported(const protocol::Loss& message);
   /// The answer to that.
   [[nodiscard]] protocol::LossAnswer answer(const protocol::Loss& message) const;
+  /// True if other servers have applied steps with a lost process that this server was started
+  /// again without, and for which it has taken another process in: it would apply them without
+  /// either.
+  [[nodiscard]] bool lacks_steps_of(const protocol::Loss& message) const;
   /// True if the server has yet to record the end of the trainer.
   [[nodiscard]] bool is_open(const protocol::Loss& message) const;
   /// The number of steps that were applied with a trainer, up to its last one; -1 if it has begun

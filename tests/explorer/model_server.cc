@@ -171,7 +171,8 @@ Answer settle_loss(const Job& job, ServerState& server, const ps::Request& reque
   StepRules rules = rules_of(job, server);
   rules.suspect_reported(message);
   if (!message.steps) return {.epoch = server.epoch, .loss = rules.answer(message)};
-  if (rules.is_open(message) && !end_at(job, server, message.trainer, *message.steps)) {
+  if (rules.lacks_steps_of(message) ||
+      (rules.is_open(message) && !end_at(job, server, message.trainer, *message.steps))) {
     server.life = ServerState::Life::kFailed;
     return {.kind = Answer::Kind::kRefused, .epoch = server.epoch, .why = "lacks an update"};
   }
