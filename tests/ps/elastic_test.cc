@@ -45,10 +45,10 @@ class TwoServerTrainer {
 
   Client& client() { return trainer_.client(); }
   Status send(const std::vector<std::string>& servers, const Floats& numbers) {
-    const Value value = floats(numbers);
+    sent_ = floats(numbers);
     std::vector<Client::Call> calls;
     for (const std::string& server : servers)
-      calls.emplace_back(server, protocol::SendBarrier{{{grad_, &value, nullptr}}});
+      calls.emplace_back(server, protocol::SendBarrier{{{grad_, &sent_, nullptr}}});
     return client().call_all(calls);
   }
   // \param seen  receives the parameter of each server
@@ -65,6 +65,7 @@ class TwoServerTrainer {
  private:
   TestTrainer trainer_;
   std::string grad_;
+  Value sent_;  // a client may have to send it again
 };
 
 // Both would otherwise decide alone: the one that has the gradients applies them.
