@@ -1,7 +1,5 @@
 """Random fleet jobs (make_fleet.py), compared with one process that gets the batches of all workers joined, and with the
 same job saved half-way and continued by another number of servers. Needs no original."""
-import collections
-import concurrent.futures
 import json
 import os
 import re
@@ -10,6 +8,7 @@ import tempfile
 
 import make_fleet
 import numpy as np
+import plan_runs
 from calls import REFUSED, Finding, Tools, load, off
 
 BOUND = 2e-5
@@ -200,47 +199,4 @@ def smaller(plan):
             yield dict(plan, method={k: v for k, v in plan["method"].items() if k != key})
 
 
-def shrink(tools, plan, finding):
-    again = True
-    while again:
-        again = False
-        for less in smaller(plan):
-            other = one(tools, less)[1]
-            if other is not None and other.check == finding.check:
-                plan, again = less, True
-                break
-    return plan
-
-
-def run(args, seeds):
-    """Checks new seeds; returns how many failed."""
-    tools, counts, kinds = Tools(args.bin_dir, args.timeout), collections.Counter(), collections.Counter()
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for seed, (result, finding) in zip(seeds, pool.map(lambda seed: one(tools, make_fleet.make(seed)), seeds)):
-            counts.update(result if finding is None else ["failed"])
-            if finding is None:
-                continue
-            kinds[finding.kind()] += 1
-            print(f"fleet_{seed}: {finding}", flush=True)
-            if args.shrink:
-                os.makedirs(f"{args.shrink}/fleet", exist_ok=True)
-                with open(f"{args.shrink}/fleet/fleet_{seed}.json", "w", encoding="utf-8") as f:
-                    json.dump(shrink(tools, make_fleet.make(seed), finding), f)
-    for kind, n in kinds.most_common():
-        print(f"{n:5d}  {kind}")
-    print(", ".join(f"{n} {what}" for what, n in counts.most_common()))
-    return counts["failed"]
-
-
-def replay(args, folder):
-    """(findings by name, number) of the stored plans of a folder."""
-    tools, wrong, names = Tools(args.bin_dir, args.timeout), {}, sorted(n for n in os.listdir(folder) if n.endswith(".json"))
-
-    def stored(name):
-        with open(os.path.join(folder, name), encoding="utf-8") as f:
-            return one(tools, json.load(f))
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for name, (_, finding) in zip(names, pool.map(stored, names)):
-            if finding:
-                wrong[name[:-5]] = str(finding)
-    return wrong, len(names)
+PLANS = plan_runs.Plans("fleet", make_fleet.make, one, smaller)

@@ -159,7 +159,7 @@ def replay(args):
             print(f"{name}: {'; '.join(why)}", flush=True)
         failed += len(wrong)
     stored_plans = 0
-    for kind, checker in (("gradients", check_loops), ("fleet", check_fleet), ("checkpoint", check_checkpoint.PLANS)):
+    for kind, checker in (("gradients", check_loops), ("fleet", check_fleet.PLANS), ("checkpoint", check_checkpoint.PLANS)):
         if not os.path.isdir(f"{args.replay}/{kind}") or args.only:
             continue
         wrong, count = checker.replay(args, f"{args.replay}/{kind}")
@@ -248,7 +248,7 @@ def main():
     if args.kind == "gradients":
         return int(check_loops.run(args, seeds_of(args)) > 0)
     if args.kind == "fleet":
-        return int(check_fleet.run(args, seeds_of(args)) > 0)
+        return int(check_fleet.PLANS.run(args, seeds_of(args)) > 0)
     if args.kind == "checkpoint":
         return int(check_checkpoint.PLANS.run(args, seeds_of(args)) > 0)
     if args.kind == "op":
