@@ -9,7 +9,7 @@ import tempfile
 import make_fleet
 import numpy as np
 import plan_runs
-from calls import REFUSED, Finding, Tools, load, off
+from calls import REFUSED, Finding, load, off
 
 BOUND = 2e-5
 # What transpile-program may refuse (docs/fleet.md). A job that it writes must run.
