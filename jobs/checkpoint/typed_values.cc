@@ -45,6 +45,12 @@ Status pull_rows(ps::SparseTable& table, const std::vector<int64_t>& keys, Tenso
 Status add_typed_tables(const std::vector<ps::TypedTable>& tables,
                         const std::vector<io::Checkpoint>& servers,
                         std::map<std::string, JoinedVar>& vars) {
+  for (const ps::TypedTable& table : tables) {
+    MILLRACE_ASSIGN_OR_RETURN(const ps::SparseLayout layout, ps::layout_of(table));
+    JoinedVar& joined = vars[table.param];
+    joined.kind = JoinedVar::Kind::kTyped;
+    joined.dims = {table.height, layout.pull_width};
+  }
   for (size_t i = 0; i < servers.size(); ++i) {
     for (const io::StoredTensor& stored : servers[i].manifest().tensors) {
       if (!is_table_part(stored.name)) continue;
@@ -55,12 +61,8 @@ Status add_typed_tables(const std::vector<ps::TypedTable>& tables,
         return InvalidData("'{}' belongs to a typed table that the job's tables.json does not have",
                            stored.name)
             .in_file(servers[i].folder());
-      if (stored.name != ps::table_item(table->options.table_id, ps::kRowsPart)) continue;
-      MILLRACE_ASSIGN_OR_RETURN(const ps::SparseLayout layout, ps::layout_of(*table));
-      JoinedVar& joined = vars[table->param];
-      joined.kind = JoinedVar::Kind::kTyped;
-      joined.dims = {table->height, layout.pull_width};
-      joined.slices.push_back({i, &stored, 0});
+      if (stored.name == ps::table_item(table->options.table_id, ps::kRowsPart))
+        vars[table->param].slices.push_back({i, &stored, 0});
     }
   }
   return Ok();

@@ -12,7 +12,8 @@
 
 namespace millrace::jobs {
 
-/// Adds the typed tables in snapshots of servers to the vars, as the embeddings that they replace.
+/// Adds the typed tables of a job to the vars, as the embeddings that they replace, also those that
+/// have no row yet.
 /// \param tables  of the job that wrote the snapshots
 /// Errors: kInvalidData for a table that is not among them.
 Status add_typed_tables(const std::vector<ps::TypedTable>& tables,

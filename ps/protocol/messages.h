@@ -67,8 +67,10 @@ struct Prefetch {
   std::vector<RequestItem> ids;  ///< int64
 };
 
-/// The trainer has sent all gradients of its step; `vars` are the last of them. Answer: none.
-/// Carried out once. Errors: as Send; kExecution naming gradients that are missing.
+/// The trainer has sent all gradients of its step; `vars` are the last of them. The values must
+/// stay until the next fetch barrier is answered: a client sends them again to a server that lost
+/// them. Answer: none. Carried out once. Errors: as Send; kExecution naming gradients that are
+/// missing.
 struct SendBarrier {
   static constexpr Method kMethod = Method::kSendBarrier;
   std::vector<RequestItem> vars;
