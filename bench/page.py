@@ -1,10 +1,25 @@
 """Tables in pages: each is between two markers, <!-- name: begin --> and <!-- name: end -->."""
 
 
-def write_table(path, name, text):
+def parts(path, name):
+    """What is before, in and after the table."""
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     with open(path, encoding="utf-8") as file:
         page = file.read()
-    before, after = page.split(begin)[0], page.split(end)[1]
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise SystemExit(f"{path}: expected {begin} and {end} once")
+    before, rest = page.split(begin)
+    inside, after = rest.split(end)
+    return before + begin, inside, end + after
+
+
+def read_table(path, name):
+    """The cells of each row, without the head."""
+    lines = [line for line in parts(path, name)[1].splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def write_table(path, name, text):
+    before, _, after = parts(path, name)
     with open(path, "w", encoding="utf-8") as file:
-        file.write(f"{before}{begin}\n{text}\n{end}{after}")
+        file.write(f"{before}\n{text}\n{after}")

@@ -3,9 +3,10 @@
 //
 //     product_bench [--threads 1] [--rounds 7] [--shape ROWSxCOLUMNSxINNER ...] [--check]
 //
-// Prints one line of JSON per shape and form of the factors: microseconds (the best round), the
-// ratio, and the error of each: root mean square of the error over that of the result, relative to
-// sums in double. --check multiplies once and fails if tiles are less exact than a float product.
+// Prints one line of JSON per shape and form of the factors: microseconds (the best round) and the
+// rate of what kernels use; on processors with tiles also the ratio, and the error of each: root
+// mean square of the error over that of the result, relative to sums in double. --check multiplies
+// once and fails if tiles are less exact than a float product.
 
 #include <algorithm>
 #include <chrono>
@@ -18,6 +19,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "kernels/cpu/cpu_isa.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/tile_product.h"
 #include "kernels/device.h"
@@ -119,17 +121,27 @@ bool measure(CpuDevice& device, const tiles::Shape& s, int rounds, bool check) {
                                    {dnn::Arg::kWeights, m.b.data()},
                                    {dnn::Arg::kDst, native.data()}});
   };
-  const double own = best_of(rounds, repeats, by_tiles);
   const double other = best_of(rounds, repeats, by_library);
-  const double error = error_of(c, m.exact);
-  const double allowed = 2.0 * error_of(native, m.exact) + 1e-7;
+  const auto gflops = [work](double us) { return 2e-3 * static_cast<double>(work) / us; };
   fmt::print(
       "{{\"rows\": {}, \"columns\": {}, \"inner\": {}, \"form\": \"{}{}\", \"threads\": {}, "
-      "\"tiles_us\": {:.1f}, \"onednn_us\": {:.1f}, \"ratio\": {:.2f}, \"tiles_gflops\": {:.0f}, "
-      "\"tiles_error\": {:.2e}, \"onednn_error\": {:.2e}, \"taken\": {}}}\n",
+      "\"onednn_us\": {:.1f}",
       s.rows, s.columns, s.inner, s.a_transposed ? 't' : 'n', s.b_transposed ? 't' : 'n',
-      device.threads(), own, other, other / own, 2e-3 * static_cast<double>(work) / own, error,
-      error_of(native, m.exact), tiles::pay(s, device.threads()));
+      device.threads(), other);
+  if (!tiles::available()) {
+    fmt::print(", \"gflops\": {:.1f}}}\n", gflops(other));
+    return true;
+  }
+  const double own = best_of(rounds, repeats, by_tiles);
+  const double error = error_of(c, m.exact);
+  const double allowed = 2.0 * error_of(native, m.exact) + 1e-7;
+  const bool taken = tiles::pay(s, device.threads());
+  fmt::print(
+      ", \"tiles_us\": {:.1f}, \"ratio\": {:.2f}, \"tiles_gflops\": {:.0f}, \"tiles_error\": "
+      "{:.2e}, "
+      "\"onednn_error\": {:.2e}, \"taken\": {}, \"gflops\": {:.1f}}}\n",
+      own, other / own, gflops(own), error, error_of(native, m.exact), taken,
+      gflops(taken ? own : other));
   return error <= allowed;
 }
 
@@ -145,8 +157,16 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds)->check(CLI::Range(1, 1000));
   app.add_option("--shape", shapes, "ROWSxCOLUMNSxINNER");
   app.add_flag("--check", check);
+  std::string isa;
+  app.add_option("--cpu-isa", isa, "as of run-program");
   CLI11_PARSE(app, argc, argv);
-  if (!tiles::available()) {
+  if (!isa.empty()) {
+    if (const millrace::Status limit = millrace::kernels::limit_cpu_isa(isa); !limit.ok()) {
+      fmt::print(stderr, "product_bench: --cpu-isa: {}\n", limit.to_string());
+      return 2;
+    }
+  }
+  if (check && !tiles::available()) {
     fmt::print("{{\"skipped\": \"this processor has no tiles\"}}\n");
     return 0;
   }

@@ -41,6 +41,8 @@ def run(args, net, feeds, steps):
     command = [os.path.join(args.bin_dir, "tools/run-program"), "--program",
                os.path.join(args.net, "infer.pb" if infer else "main.pb"), "--feed", feeds, "--benchmark", str(steps),
                "--warmup", str(args.warmup), "--threads", str(args.threads)]
+    if args.cpu_isa:
+        command += ["--cpu-isa", args.cpu_isa]
     startup = os.path.join(args.net, "startup.pb")
     if os.path.exists(startup):
         command += ["--startup", startup]
@@ -59,6 +61,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--batch", type=int, help="default: that of net.json")
     parser.add_argument("--mode", choices=["train", "infer"], default="train")
+    parser.add_argument("--cpu-isa", help="as of run-program")
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--budget", type=float, default=2, help="seconds of measured steps")
     args = parser.parse_args()
@@ -76,7 +79,7 @@ def main():
     ms = result["ms"]
     print(json.dumps({"peer": "millrace", "net": net["net"], "mode": args.mode, "threads": args.threads, "batch": rows,
                       "steps": steps, "ms_median": ms["p50"], "ms_min": ms["min"], "ms_p90": ms["p90"],
-                      "cpu_ms_median": result["cpu_ms"], "rss_mb": result["peak_rss_mb"],
+                      "cpu_ms_median": result["cpu_ms"], "rss_mb": result["peak_rss_mb"], "cpu_isa": result["cpu_isa"],
                       "plan_ms": result["plan_ms"], "load_ms": result["load_ms"]}))
 
 

@@ -1,36 +1,43 @@
 #!/usr/bin/env python3
-"""Writes the output of the peer comparison as a table into a page.
+"""Turns the output of the peer comparison into a table: one row per net and mode.
 
-    compare.py --nets mlp,lenet --peers torch:train,paddle3:train,ours:train --rounds 5 ... --ours "bench/run_step.py ..." >steps.jsonl
-    bench/steps_table.py --write docs/performance.md steps.jsonl...
+    steps_table.py steps.jsonl... --rates rates.json [--write docs/performance.md --table NAME] [--against docs/performance.md --table NAME]
 
-One row per net and mode: processor time of a step on one thread, median of the rounds, of millrace and of the fastest
-peer of the run, and their ratio with the goal. `of floor` is the fraction of the step that a perfect program would need
-on the machine of the goals: its multiplications at full rate, its parameters read from memory once. Peak memory is that
-of the process, compared with PyTorch's (goal 0.6 for training) and Paddle's (0.4).
+A row has the processor time of a step on one thread, median of the rounds, of millrace and of the fastest peer of the run, and their
+ratio. `of floor` is the fraction of the step that a perfect program would need on this machine: its multiplications at the fastest
+rate of any library (machine_rates.py), and its parameters at the rate of memory; nets with Winograd convolutions can be above 1.
+`goal` is the ratio of the performance goals, or 1.15 floors of this machine if that is larger, but never above 1 in training. `met`
+compares both. Peak memory is that of the process, compared with PyTorch's and Paddle's.
+
+--against fails (exit 1) if a ratio is more than 5 % worse than in the table NAME of that page, which must come from such a processor.
 """
 import argparse
 import json
+import sys
 
-from page import write_table
+from page import read_table, write_table
 
 GOALS = {"train": {"linreg": 0.2, "mlp": 0.5, "lenet": 0.45, "word2vec": 0.45, "ctr_dnn": 0.45, "ctr_dnn_adam": 0.5, "bert_mini": 0.45,
                    "resnet18_64": 0.65, "resnet50_64": 0.5, "bert_base_l2": 0.55},
          "infer": {"mlp": 1.05, "resnet18_64": 0.9, "bert_mini": 1.0, "resnet50_224": 1.0, "mobilenet_224": 1.0}}
-FLOOR_MS = {"train": {"mlp": 1.1, "lenet": 0.7, "word2vec": 1.4, "ctr_dnn": 8.4, "ctr_dnn_adam": 10.4, "bert_mini": 100, "resnet18_64": 38,
-                      "resnet50_64": 87, "bert_base_l2": 416},
-            "infer": {"mlp": 0.36, "resnet18_64": 10.1, "bert_mini": 29.7, "resnet50_224": 278, "mobilenet_224": 39}}
+# Multiplications of a step in GFLOP, and megabytes of parameters and of their updates that it moves.
+WORK = {"train": {"mlp": (0.26, 0), "lenet": (0.165, 0), "word2vec": (0.33, 0), "ctr_dnn": (1.5, 60), "ctr_dnn_adam": (1.5, 120),
+                  "bert_mini": (20.9, 330), "resnet18_64": (7.05, 240), "resnet50_64": (16.2, 540), "bert_base_l2": (89.3, 1080)},
+        "infer": {"mlp": (0.085, 0), "resnet18_64": (2.37, 0), "bert_mini": (6.98, 0), "resnet50_224": (65.3, 0), "mobilenet_224": (9.2, 0)}}
+WORSE = 1.05
+HEAD = ["net", "mode", "batch", "ours ms", "of floor", "fastest peer", "peer ms", "ratio", "goal", "met", "MiB", "of PyTorch's", "of Paddle's"]
 
 
-def rows(files):
+def measured(files):
+    """(mode, net) -> peer -> row of the comparison."""
     found = {}
     for name in files:
         with open(name, encoding="utf-8") as file:
             for line in file:
                 row = json.loads(line)
                 who, mode = row["peer"].split(":")
-                mode = "train" if mode.startswith("train") else "infer"
-                found.setdefault((mode, row["net"]), {})[who] = row
+                # a peer may run in several ways (train+nhwc)
+                found.setdefault(("train" if mode.startswith("train") else "infer", row["net"]), {})[row["peer"] if who != "ours" else who] = row
     return found
 
 
@@ -39,33 +46,72 @@ def memory_ratio(ours, peers, name):
     return f"{ours['rss_mb'] / min(sizes):.2f}" if sizes else ""
 
 
-def table(found):
-    lines = ["| net | mode | batch | ours ms | of floor | fastest peer | peer ms | ratio | goal | MiB | of PyTorch's | of Paddle's |", "|" + "---|" * 12]
+def floor_ms(mode, net, rates):
+    if net not in WORK[mode]:
+        return None
+    gflop, megabytes = WORK[mode][net]
+    return 1e3 * gflop / rates["gflops"] + megabytes / rates["memory_gb_per_s"]
+
+
+def goal_of(mode, net, floor, peer_ms):
+    """The goal on this machine: where a peer is near the floor, no program can be at the ratio of the other machine."""
+    plain = GOALS[mode].get(net)
+    if plain is None or floor is None:
+        return plain
+    return max(plain, min(1.15 * floor / peer_ms, 1.0))
+
+
+def rows(found, rates):
     for (mode, net), peers in found.items():
         ours = peers.pop("ours", None)
         if ours is None or not peers:
             continue
         best = min(peers.values(), key=lambda row: row["cpu_ms_median"])
-        mine = ours["cpu_ms_median"]
-        floor = FLOOR_MS[mode].get(net)
-        flag = " (MKL_DEBUG_CPU_TYPE=5)" if best["peer"].split(":")[0].endswith("M") else ""
-        lines.append(f"| {net} | {mode} | {ours['batch']} | {mine:.3g} | {f'{floor / mine:.2f}' if floor else ''} | {best['version']}{flag} | "
-                     f"{best['cpu_ms_median']:.3g} | {mine / best['cpu_ms_median']:.2f} | {GOALS[mode].get(net, '')} | {ours['rss_mb']:.0f} | "
-                     f"{memory_ratio(ours, peers, 'torch')} | {memory_ratio(ours, peers, 'paddle')} |")
-    return "\n".join(lines)
+        mine, other = ours["cpu_ms_median"], best["cpu_ms_median"]
+        floor = floor_ms(mode, net, rates)
+        goal = goal_of(mode, net, floor, other)
+        who, how = best["peer"].split(":")
+        name = best["version"] + (f" {how.split('+', 1)[1]}" if "+" in how else "") + (" (MKL_DEBUG_CPU_TYPE=5)" if who.endswith("M") else "")
+        yield [net, mode, ours["batch"], f"{mine:.3g}", f"{floor / mine:.2f}" if floor else "", name, f"{other:.3g}", f"{mine / other:.2f}",
+               f"{goal:.2f}" if goal else "", "" if goal is None else "yes" if mine <= goal * other else "no", f"{ours['rss_mb']:.0f}",
+               memory_ratio(ours, peers, "torch"), memory_ratio(ours, peers, "paddle")]
+
+
+def worse_than(page, name, lines):
+    """A line for each row whose ratio is more than 5 % worse than in the page."""
+    before = {(cells[0], cells[1]): cells for cells in read_table(page, name)}
+    ratio = HEAD.index("ratio")
+    found = []
+    for cells in lines:
+        old = before.get((cells[0], cells[1]))
+        if old is not None and float(cells[ratio]) > WORSE * float(old[ratio]):
+            found.append(f"{cells[0]}, {cells[1]}: ratio {cells[ratio]}, in {page} {old[ratio]}")
+    return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+")
-    parser.add_argument("--write")
+    parser.add_argument("--rates", required=True, help="output of machine_rates.py from the same run")
+    parser.add_argument("--write", help="page to write the table into")
+    parser.add_argument("--against", help="page to compare the ratios with")
     parser.add_argument("--table", default="steps", help="name of the table in the page")
     args = parser.parse_args()
-    text = table(rows(args.files))
-    if not args.write:
-        print(text)
-        return
-    write_table(args.write, args.table, text)
+    with open(args.rates, encoding="utf-8") as file:
+        rates = json.load(file)
+    lines = list(rows(measured(args.files), rates))
+    text = "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in [HEAD, *lines]).split("\n")
+    text.insert(1, "|" + "---|" * len(HEAD))
+    print(f"{rates['processor']}{'; up to ' + rates['cpu_isa'] if rates['cpu_isa'] else ''}: products {rates['gflops']} GFLOP/s "
+          f"({', '.join(f'{name} {rate}' for name, rate in rates['products_gflops'].items())}), memory {rates['memory_gb_per_s']} GB/s")
+    print("\n".join(text))
+    met = [cells[HEAD.index("met")] for cells in lines]
+    print(f"{met.count('yes')} of {len(met) - met.count('')} goals met")
+    if args.write:
+        write_table(args.write, args.table, "\n".join(text))
+    found = worse_than(args.against, args.table, lines) if args.against else []
+    print("\n".join(found), end="\n" if found else "")
+    sys.exit(1 if found else 0)
 
 
 if __name__ == "__main__":

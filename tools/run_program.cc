@@ -9,6 +9,7 @@
 #include "executor/standard_runtime.h"
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
+#include "kernels/cpu/cpu_isa.h"
 #include "tools/common/signal_watch.h"
 #include "tools/common/tool.h"
 #include "tools/run/check_gradients.h"
@@ -56,6 +57,8 @@ int millrace::tools::run_program(int argc, char** argv) {
     for (const std::string& remark : fleet::unread_variables(fleet::process_environment()))
       tool.log(LogLevel::kWarning, remark);
     MILLRACE_RETURN_IF_ERROR(check_unused(tool, options));
+    if (tool.given("--cpu-isa"))
+      MILLRACE_RETURN_IF_ERROR(millrace::kernels::limit_cpu_isa(options.cpu_isa));
     if (options.precision == "tf32" && !wants_gpu(options))
       return Status(StatusCode::kUsage, "--precision tf32 needs a GPU");
     MILLRACE_RETURN_IF_ERROR(check_float64_run(options));

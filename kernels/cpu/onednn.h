@@ -151,7 +151,7 @@ StatusOr<Primitive> product(CpuDevice& device, const Product& spec);
 
 /// True if products and convolutions of int8 are exact on this processor: it adds pairs of products
 /// in 32 bits (VNNI of AVX2 or AVX-512). Others saturate such sums at 16 bits, or halve the weights
-/// to avoid that. ONEDNN_MAX_CPU_ISA may forbid the instructions.
+/// to avoid that. The limit of cpu_isa.h may forbid the instructions.
 bool multiplies_int8();
 
 /// c = alpha * op(a) x op(b), all row-major; strides are from row to row, in elements.

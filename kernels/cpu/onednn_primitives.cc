@@ -1,6 +1,7 @@
 #include <cassert>
 #include <string>
 
+#include "kernels/cpu/cpu_isa.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/onednn_state.h"
 
@@ -308,13 +309,7 @@ StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
 }
 
 bool multiplies_int8() {
-  static const bool exact = [] {
-    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-    const auto has = [isa](dnnl::cpu_isa wanted) {
-      return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
-    };
-    return has(dnnl::cpu_isa::avx512_core_vnni) || has(dnnl::cpu_isa::avx2_vnni);
-  }();
+  static const bool exact = cpu_isa_allows("avx512_vnni") || cpu_isa_allows("avx2_vnni");
   return exact;
 }
 

@@ -42,7 +42,7 @@ struct Operands {
 };
 
 /// True if this processor has such tiles and the product is faster with them on that many threads.
-/// Respects ONEDNN_MAX_CPU_ISA, the limit that oneDNN uses. Thread-safety: any.
+/// Respects the limit of cpu_isa.h. Thread-safety: any.
 bool pay(const Shape& shape, int threads);
 /// True if this processor has such tiles.
 bool available();

@@ -12,10 +12,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include <oneapi/dnnl/dnnl.hpp>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "kernels/cpu/cpu_isa.h"
 #include "kernels/cpu/tile_pack.h"
 #include "kernels/cpu/tile_product.h"
 
@@ -319,9 +319,7 @@ struct Grid {
 };
 
 bool has_tiles() {
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
-  if ((isa & wanted) != wanted) return false;
+  if (!cpu_isa_allows("amx")) return false;
   // Linux enables the tile registers for a process that requests them.
   constexpr long kRequestPermission = 0x1023;
   constexpr long kTileData = 18;

@@ -48,7 +48,7 @@ struct WideLoops {
   bool (*round_to_int8)(const Int8Grid& grid, const float* x, int8_t* out, int64_t count);
 };
 
-/// Null if the processor or the build has none, or if ONEDNN_MAX_CPU_ISA forbids AVX-512.
+/// Null if the processor or the build has none, or if cpu_isa.h forbids AVX-512.
 /// Thread-safety: any.
 const WideLoops* wide_loops();
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "framework/base/errors.h"
+#include "kernels/cpu/cpu_isa.h"
 #include "tools/common/switch.h"
 #include "tools/run/check_gradients.h"
 
@@ -239,6 +240,12 @@ void add_run_how_options(CLI::App& app, RunOptions& options) {
       ->type_name("TYPE");
   add_switch(app, "--optimize", options.optimize,
              "rewrite the program to run faster; results change at most by rounding");
+  app.add_option("--cpu-isa", options.cpu_isa,
+                 "forbid newer instructions than avx2, avx2_vnni, avx512, avx512_vnni, avx512_bf16 "
+                 "or amx, to see what an older processor computes and how fast")
+      ->check(CLI::IsMember(kernels::cpu_isa_names()).description(""))
+      ->default_str("all of the processor")
+      ->type_name("NAME");
   add_switch(app, "--inter-op", options.inter_op,
              "with several threads: run independent ops concurrently if that is faster");
   app.add_option("--allow-dir", options.allow_dir, "folder that load and save ops may access")

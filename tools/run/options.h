@@ -113,6 +113,7 @@ struct RunOptions {
       "f32";              ///< of matrix products: f32, bf16 or tf32; f64: of the whole program
   bool optimize = true;   ///< rewrite the program to run faster
   bool inter_op = false;  ///< several threads: independent ops may run concurrently
+  std::string cpu_isa;    ///< newest instructions that kernels use; empty: all of the processor
   std::string devices = "cpu";
   std::shared_ptr<gpu::Context>
       gpu;                ///< the GPU that `devices` names; opened once for all programs

@@ -6,6 +6,7 @@
 #include "jobs/run/session.h"
 #include "jobs/run/stop_together.h"
 #include "jobs/stats/step_facts.h"
+#include "kernels/cpu/cpu_isa.h"
 #include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
@@ -39,6 +40,7 @@ StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
   out.member("name", std::filesystem::path(session.name).filename().string());
   out.member("steps", static_cast<int64_t>(times.ms.size()));
   out.member("threads", tool.common().threads).member("devices", options.devices);
+  out.member("cpu_isa", kernels::effective_cpu_isa());
   out.key("ms").begin_object();
   out.member("min", times.ms.front()).member("p50", times.quantile(0.5));
   out.member("p90", times.quantile(0.9)).member("max", times.ms.back()).end_object();

@@ -89,6 +89,7 @@ constexpr Use kUses[] = {
     {"--devices", kRuns | kBatchRun},
     {"--precision", kOnceRun | kTimedRun | kBatchRun, {}, kRefuse},
     {"--optimize", kRuns | kBatchRun | kClusterRun},
+    {"--cpu-isa", kAllRuns, {}, kRefuse},
     {"--inter-op", kOnceRun | kTimedRun | kBatchRun},
     {"--allow-dir", kAllRuns},
     {"--benchmark", kTimedRun, {}, kRefuse},

@@ -1,7 +1,6 @@
-#include <oneapi/dnnl/dnnl.hpp>
-
 #include "kernels/cpu/activation/gelu.h"
 #include "kernels/cpu/attention_rows.h"
+#include "kernels/cpu/cpu_isa.h"
 #include "kernels/cpu/nn/few_places_loops.h"
 #include "kernels/cpu/nn/norm_columns.h"
 #include "kernels/cpu/wide_loops.h"
@@ -78,13 +77,7 @@ constexpr WideLoops kLoops = {
 }  // namespace
 
 const WideLoops* wide_loops() {
-  // Respects oneDNN's limit (ONEDNN_MAX_CPU_ISA): one setting shows what an older processor would
-  // compute.
-  static const bool supported = [] {
-    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-    const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-    return (isa & wanted) == wanted;
-  }();
+  static const bool supported = cpu_isa_allows("avx512");
   return supported ? &kLoops : nullptr;
 }
 
