@@ -14,8 +14,8 @@ namespace {
 // In the order in which they run; all of them take the option `keep`.
 constexpr const char* kForInference[] = {"fold-constants", "share-results",   "int8-products",
                                          "fuse-embedding", "join-embeddings", "fuse-conv",
-                                         "fuse-patterns",  "fuse-attention",  "join-moves",
-                                         "fuse-fc",        "fuse-elementwise"};
+                                         "int8-chains",    "fuse-patterns",   "fuse-attention",
+                                         "join-moves",     "fuse-fc",         "fuse-elementwise"};
 constexpr const char* kForTraining[] = {"fold-constants",  "share-results", "fuse-embedding",
                                         "join-embeddings", "fuse-patterns", "fuse-attention",
                                         "join-moves",      "fuse-norm",     "drop-shape-inputs",

@@ -45,7 +45,7 @@ struct WideLoops {
   FewPlacesLoop few_places_data;
   FewPlacesWeights few_places_weights;
   /// round_to_int8() of int8_loops.h.
-  bool (*round_to_int8)(const Int8Grid& grid, const float* x, int8_t* out, int64_t count);
+  Int8Facts (*round_to_int8)(const Int8Grid& grid, const float* x, int8_t* out, int64_t count);
 };
 
 /// Null if the processor or the build has none, or if cpu_isa.h forbids AVX-512.

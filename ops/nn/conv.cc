@@ -160,13 +160,27 @@ OpDef fused_conv() {
 Status infer_int8(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(infer_fused(ctx));
   const VarMeta& filter = ctx.input("Filter");
+  if (ctx.has_input("OutScale")) {
+    const auto activation = ctx.attr<std::string>("activation");
+    if (ctx.has_input("ResidualData") || (activation != "relu" && activation != "relu6"))
+      return ctx.error(
+          "input 'OutScale' is set, expected activation relu or relu6 and no 'ResidualData'");
+    const VarMeta& scale = ctx.input("OutScale");
+    if (dims_known(scale) && dims_product(scale.dims) != 1)
+      return ctx.error("'OutScale' has shape {}, expected one element", dims_text(scale.dims));
+  }
   return infer_int8_scales(ctx, dims_known(filter) ? filter.dims[0] : -1);
 }
 
 // What pass int8-products makes of quantisation, convolution and dequantisation.
 OpDef int8_op() {
   OpDef def = fused("int8_conv2d", "fused_conv2d of images and filters rounded to 8-bit integers");
-  add_int8_attrs(def).infer(infer_int8);
+  add_int8_attrs(def)
+      .input("OutScale",
+             "InScale of all ops that read Output, which are int8_conv2d: it may hold their "
+             "integers, as uint8, instead of floats",
+             Arity::kOptional)
+      .infer(infer_int8);
   return def;
 }
 

@@ -92,24 +92,44 @@ class Net {
 
   Values run(const executor::NamedValues& feeds, bool optimize, const std::string& result = "y",
              int threads = 1) {
+    return run_steps({&feeds}, optimize, result, threads).at(0);
+  }
+
+  // The results of several steps of one prepared program, which also keeps other vars.
+  std::vector<Values> run_steps(const std::vector<const executor::NamedValues*>& steps,
+                                bool optimize, const std::string& result = "y", int threads = 1,
+                                const std::vector<std::string>& others = {}) {
     auto prepared =
         executor::Executor(executor::standard_runtime(), {.threads = threads, .optimize = optimize})
             .prepare(*program_, scope_);
     EXPECT_TRUE(prepared.ok()) << prepared.status().to_string();
-    std::vector<Value> results;
-    const Status status = (*prepared)->run(feeds, {result}, results);
-    EXPECT_TRUE(status.ok()) << status.to_string();
+    std::vector<Values> found;
+    for (const executor::NamedValues* const feeds : steps) {
+      std::vector<Value> results;
+      std::vector<std::string> fetches{result};
+      fetches.insert(fetches.end(), others.begin(), others.end());
+      const Status status = (*prepared)->run(*feeds, fetches, results);
+      EXPECT_TRUE(status.ok()) << status.to_string();
+      found.push_back(numbers(results.at(0)));
+    }
     types_.clear();
-    for (const Op& op : (*prepared)->program().root().ops()) types_.push_back(op.type().str());
-    return numbers(results.at(0));
+    chained_ = 0;
+    for (const Op& op : (*prepared)->program().root().ops()) {
+      types_.push_back(op.type().str());
+      if (op.find_input("OutScale") != nullptr) ++chained_;
+    }
+    return found;
   }
   [[nodiscard]] const std::vector<std::string>& types() const { return types_; }
+  // How many ops write integers.
+  [[nodiscard]] int chained() const { return chained_; }
   Value& held(const std::string& name) { return scope_.local(name); }
 
  private:
   std::unique_ptr<Program> program_;
   Scope scope_;
   std::vector<std::string> types_;
+  int chained_ = 0;
 };
 
 // Both ways of running agree, and one multiplies integers. Sums of floats are rounded; the bound is
@@ -283,6 +303,94 @@ TEST(Int8Products, LinearQuantisationEqualsRoundedFloats) {
     integers.held("zw") = tensor_value({9}, Values(9, zero));
     expect_same(integers, images({6, 13}), "int8_fc");
   }
+}
+
+// Two convolutions, of which the second reads only what the first one writes.
+std::string two_convs(const std::string& between) {
+  const ConvCase first{"2,16,6,6", "20,16,3,3", "20", "paddings: [1, 1]"};
+  return "param w2: f32(8,20,2,2)\nparam s2: f32(1)\nparam sw2: f32(8)\nvar a: f32(-1,-1,-1,-1)\n"
+         "var aq: f32(-1,-1,-1,-1)\nvar w2q: f32(8,20,2,2)\nvar z: f32(-1,-1,-1,-1)\n" +
+         conv_net(first,
+                  between +
+                      "fake_quantize_dequantize_moving_average_abs_max X=a InScale=s2 -> Out=aq "
+                      "OutScale=s2 {is_test: true}\n"
+                      "fake_channel_wise_quantize_dequantize_abs_max X=w2 -> Out=w2q OutScale=sw2 "
+                      "{quant_axis: 0}\nconv2d Input=aq Filter=w2q -> Output=y\n");
+}
+
+const char* const kNormAndReluToA =
+    "batch_norm X=c Scale=b Bias=h Mean=h Variance=v -> Y=n MeanOut=h VarianceOut=v "
+    "{is_test: true}\nrelu X=n -> Out=a\n";
+
+// A number between two integers may become the other one, which moves a sum by a weight times a
+// step: up to 0.9 / 127. Nearly all sums have no such number.
+void expect_chained_alike(const Values& found, const Values& truth) {
+  ASSERT_EQ(found.size(), truth.size());
+  int moved = 0;
+  for (size_t i = 0; i < truth.size(); ++i) {
+    ASSERT_EQ(std::isnan(found[i]), std::isnan(truth[i])) << i;
+    if (std::isnan(truth[i])) continue;
+    ASSERT_NEAR(found[i], truth[i], 0.02) << i;
+    if (std::fabs(found[i] - truth[i]) > 2e-5) ++moved;
+  }
+  EXPECT_LE(moved, static_cast<int>(truth.size()) / 20);
+}
+
+TEST(Int8Chains, AConvolutionWritesTheIntegersOfTheNext) {
+  for (const char* const between :
+       {kNormAndReluToA, "relu X=c -> Out=a\n", "relu6 X=c -> Out=a {threshold: 0.5}\n"}) {
+    Net net(two_convs(between));
+    const executor::NamedValues feeds = images({2, 16, 6, 6});
+    const Values truth = net.run(feeds, false);
+    expect_chained_alike(net.run(feeds, true), truth);
+    EXPECT_EQ(net.chained(), 1) << between;
+  }
+}
+
+TEST(Int8Chains, ResultsThatOthersReadOrThatMayBeNegativeStayFloats) {
+  for (const char* const between :
+       {"leaky_relu X=c -> Out=a {alpha: 0.5}\n", "scale X=c -> Out=a {scale: 1.0}\n",
+        "relu X=c -> Out=a\nscale X=a -> Out=z {scale: 2.0}\n"}) {
+    Net net(two_convs(between));
+    const executor::NamedValues feeds = images({2, 16, 6, 6});
+    const Values truth = net.run(feeds, false);
+    expect_chained_alike(net.run(feeds, true), truth);
+    EXPECT_EQ(net.chained(), 0) << between;
+  }
+}
+
+// Steps in which one of the two has to compute in floats, before and after others. The truth is the
+// same program with floats between both, whose fused rectifiers make 0 of NaN, too.
+TEST(Int8Chains, NumbersThatAreNoIntegersPassThrough) {
+  Net net(two_convs(kNormAndReluToA));
+  const executor::NamedValues usual = images({2, 16, 6, 6});
+  executor::NamedValues strange = images({2, 16, 6, 6});
+  strange["x"].as<Tensor>().data<float>()[100] = static_cast<float>(kNan);
+  const std::vector<const executor::NamedValues*> steps{&usual, &strange, &usual};
+  const auto expect_alike = [&] {
+    const std::vector<Values> truth = net.run_steps(steps, true, "y", 1, {"a"});
+    EXPECT_EQ(net.chained(), 0);
+    const std::vector<Values> found = net.run_steps(steps, true);
+    for (size_t i = 0; i < steps.size(); ++i) expect_chained_alike(found[i], truth[i]);
+    EXPECT_EQ(net.chained(), 1);
+  };
+  expect_alike();
+  net.held("w2") = tensor_value({8, 20, 2, 2}, Values(640, kNan));  // in the second
+  expect_alike();
+  net.held("w2") = tensor_value({8, 20, 2, 2}, noise(640, 4));
+  net.held("s2") = tensor_value({1}, {0});  // between both
+  expect_alike();
+}
+
+TEST(Int8Chains, RefusesAScaleWhereTheResultMustBeFloats) {
+  const auto message = [](const char* activation, const Dims& scale) {
+    RunOp op("int8_conv2d");
+    op.in("Input", {1, 4, 3, 3}, {1}).in("Filter", {4, 4, 1, 1}, {1}).in("InScale", {1}, {1});
+    op.in("OutScale", scale, {1}).attr("activation", activation).out("Output");
+    return op.run_text();
+  };
+  EXPECT_THAT(message("leaky_relu", {1}), HasSubstr("expected activation relu or relu6"));
+  EXPECT_THAT(message("relu", {2}), HasSubstr("'OutScale' has shape [2], expected one element"));
 }
 
 }  // namespace

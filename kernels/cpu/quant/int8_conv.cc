@@ -1,14 +1,24 @@
+#include <algorithm>
 #include <optional>
 
+#include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/conv_pass.h"
 #include "kernels/cpu/nn/fused_parts.h"
 #include "kernels/cpu/quant/int8_operands.h"
 #include "kernels/registry.h"
 
 // int8_conv2d: fused_conv2d of 8-bit integers. The factors of batch_norm become part of the scales.
+// With OutScale the result is written as the integers that the next int8_conv2d multiplies, except
+// where this one has to compute in floats; so the element type of an input says what it holds.
 namespace millrace::kernels {
 namespace int8_conv {
 namespace {
+
+// Only a result that shares no memory with a residual ever has another type.
+Status retype(Tensor& out, DType dtype) {
+  const Dims dims(out.dims().begin(), out.dims().end());
+  return out.dtype() == dtype ? Ok() : out.resize(dtype, dims);
+}
 
 class Int8Conv {
  public:
@@ -17,6 +27,7 @@ class Int8Conv {
         input_(op.input("Input")),
         filter_(op.input("Filter")),
         residual_(op.input("ResidualData")),
+        out_scale_(op.input("OutScale")),
         output_(op.output("Output")),
         norm_(op),
         attrs_(read_conv_attrs(op)),
@@ -31,9 +42,10 @@ class Int8Conv {
     Tensor& out = ctx.out(output_);
     if (out.numel() == 0) return Ok();
     Tensor& input = ctx.stored_in(input_);
-    if (input.dtype() != DType::kFloat32)
+    if (input.dtype() != DType::kFloat32 && input.dtype() != DType::kUint8)
       return {StatusCode::kUnimplemented, "int8_conv2d is for f32, found " + describe(input)};
     MILLRACE_RETURN_IF_ERROR(read_factors(ctx));
+    MILLRACE_RETURN_IF_ERROR(read_out_scale(ctx));
     if (operands_.fits() && scales_) {
       MILLRACE_ASSIGN_OR_RETURN(const bool done, run_integers(ctx, input, out));
       if (done) return Ok();
@@ -65,32 +77,65 @@ class Int8Conv {
     return bias_ == nullptr || !scales_ ? Ok() : unscaled_bias(*bias_, *scales_, integer_bias_);
   }
 
+  // The scale of the ops that read the result, if it can be written as integers.
+  Status read_out_scale(const KernelContext& ctx) {
+    float wanted = 0;
+    if (out_scale_) {
+      MILLRACE_ASSIGN_OR_RETURN(const float* const scale,
+                                needed_values<float>(ctx, out_scale_, "OutScale", 1));
+      wanted = is_usable_scale(*scale) ? *scale : 0;
+    }
+    if (wanted != integer_scale_) primitives_ = {};
+    integer_scale_ = wanted;
+    return Ok();
+  }
+
+  // Makes the convolution write uint8, 127 for integer_scale_. Negative numbers, which the
+  // rectifier makes 0, and those above the scale are clipped.
+  void write_integers(dnn::Convolution& spec) const {
+    const float factor = kInt8Bins / integer_scale_;
+    for (float& scale : spec.scales) scale *= factor;
+    const bool bounded = spec.rectifier == dnn::Rectifier::kRelu6;
+    spec.alpha = bounded ? std::min(spec.alpha * factor, kInt8Bins) : kInt8Bins;
+    spec.rectifier = dnn::Rectifier::kRelu6;
+  }
+
   // nullopt if the library has no such convolution.
-  StatusOr<std::optional<dnn::Primitive>> make(CpuDevice& device, const Tensor& out,
-                                               bool accumulate) const {
+  StatusOr<std::optional<dnn::Primitive>> make(CpuDevice& device, const Tensor& src,
+                                               const Tensor& out, bool accumulate) const {
     MILLRACE_ASSIGN_OR_RETURN(dnn::Convolution spec,
-                              describe_convolution(attrs_, rounded_, operands_.integers(), out));
+                              describe_convolution(attrs_, src, operands_.integers(), out));
     if (cuts_border(spec)) return std::optional<dnn::Primitive>();
     spec.bias = bias_ != nullptr;
     spec.accumulate = accumulate;
     spec.rectifier = fusion_.rectifier;
     spec.alpha = fusion_.alpha;
     spec.scales = *scales_;
+    if (out.dtype() == DType::kUint8) write_integers(spec);
     return if_implemented(dnn::convolution(device, spec));
+  }
+
+  // The input as integers, in any order of elements; null if a NaN is among its floats.
+  StatusOr<const Tensor*> integers_of(CpuDevice& device, Tensor& input) {
+    if (input.dtype() == DType::kUint8) return &input;
+    if (!channel_blocks(input)) MILLRACE_RETURN_IF_ERROR(bring_to(device, input, nullptr));
+    MILLRACE_ASSIGN_OR_RETURN(const bool rounded, operands_.round(device, input, rounded_));
+    return rounded ? &rounded_ : nullptr;
   }
 
   // \returns false if floats are needed: for a NaN, or without a primitive
   StatusOr<bool> run_integers(const KernelContext& ctx, Tensor& input, Tensor& out) {
     CpuDevice& device = ctx.device();
-    if (!channel_blocks(input)) MILLRACE_RETURN_IF_ERROR(bring_to(device, input, nullptr));
-    MILLRACE_ASSIGN_OR_RETURN(const bool rounded, operands_.round(device, input, rounded_));
-    if (!rounded) return false;
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const src, integers_of(device, input));
+    if (src == nullptr) return false;
     Tensor* const residual = residual_of(ctx);
     llvm::SmallVector<int64_t, 8> key(input.dims().begin(), input.dims().end());
     key.push_back(residual == nullptr ? 0 : 1);
+    key.push_back(src->dtype() == DType::kUint8 ? 1 : 0);
+    MILLRACE_RETURN_IF_ERROR(retype(out, integer_scale_ != 0 ? DType::kUint8 : DType::kFloat32));
     MILLRACE_ASSIGN_OR_RETURN(
         const std::optional<dnn::Primitive>* const primitive,
-        primitives_.get(key, [&] { return make(device, out, residual != nullptr); }));
+        primitives_.get(key, [&] { return make(device, *src, out, residual != nullptr); }));
     if (!*primitive) return false;
     MILLRACE_ASSIGN_OR_RETURN(
         const Tensor* const weights,
@@ -100,7 +145,7 @@ class Int8Conv {
     MILLRACE_RETURN_IF_ERROR(place_over(device, residual, layout, out));
     MILLRACE_RETURN_IF_ERROR(
         (*primitive)
-            ->run(device, {{dnn::Arg::kSrc, rounded_},
+            ->run(device, {{dnn::Arg::kSrc, *src},
                            {dnn::Arg::kWeights, *weights},
                            {dnn::Arg::kBias, bias_ == nullptr ? nullptr : integer_bias_.raw()},
                            {dnn::Arg::kDst, out}}));
@@ -109,6 +154,7 @@ class Int8Conv {
 
   Status run_floats(const KernelContext& ctx, Tensor& input, Tensor& out) {
     CpuDevice& device = ctx.device();
+    MILLRACE_RETURN_IF_ERROR(retype(out, DType::kFloat32));
     MILLRACE_RETURN_IF_ERROR(bring_to(device, input, nullptr));
     MILLRACE_RETURN_IF_ERROR(operands_.round_floats(input, rounded_));
     if (!floats_are_current_) {
@@ -122,7 +168,7 @@ class Int8Conv {
   }
 
   Int8Operands operands_;
-  ArgIndex input_, filter_, residual_, output_;
+  ArgIndex input_, filter_, residual_, out_scale_, output_;
   FusedNorm norm_;
   ConvAttrs attrs_;
   ConvPass::Fusion fusion_;
@@ -131,6 +177,7 @@ class Int8Conv {
   int64_t version_ = -1;        // of operands_, when the following were made
   std::vector<float> factors_;  // of batch_norm
   std::optional<std::vector<float>> scales_;
+  float integer_scale_ = 0;  // of the result as integers; 0: it is written as floats
   dnn::ShapeCache<std::optional<dnn::Primitive>> primitives_;
   bool floats_are_current_ = false;
   Tensor float_filter_;

@@ -47,7 +47,8 @@ class Int8Fc {
   StatusOr<std::optional<dnn::Primitive>> make(const KernelContext& ctx,
                                                const FcShape& shape) const {
     dnn::Product product = fc_product(ctx, fc_, shape);
-    product.src.dtype = product.weights.dtype = DType::kInt8;
+    product.src.dtype = rounded_.dtype();
+    product.weights.dtype = DType::kInt8;
     product.pack_weights = true;
     product.scales = *scales_;
     return if_implemented(dnn::product(ctx.device(), product));
@@ -58,7 +59,8 @@ class Int8Fc {
     MILLRACE_ASSIGN_OR_RETURN(const bool rounded,
                               operands_.round(ctx.device(), ctx.in(fc_.x), rounded_));
     if (!rounded) return false;
-    const int64_t key[] = {shape.rows, accumulates(ctx, fc_) ? 1 : 0};
+    const int64_t key[] = {shape.rows, accumulates(ctx, fc_) ? 1 : 0,
+                           rounded_.dtype() == DType::kUint8 ? 1 : 0};
     MILLRACE_ASSIGN_OR_RETURN(const std::optional<dnn::Primitive>* const primitive,
                               primitives_.get(key, [&] { return make(ctx, shape); }));
     if (!*primitive) return false;

@@ -16,7 +16,6 @@ namespace millrace::kernels {
 namespace int8_operands {
 namespace {
 
-constexpr float kBins = 127;
 // The fake_quantize ops treat smaller scales as 0.
 constexpr float kNoScale = 1e-30F;
 constexpr int64_t kRoundGrain = 32768;
@@ -80,7 +79,7 @@ Status Int8Operands::update(const KernelContext& ctx) {
     MILLRACE_RETURN_IF_ERROR(quantise(weights));
     ++version_;
   }
-  fits_ = dnn::multiplies_int8() && weights_fit_ && scale_ > kNoScale && std::isfinite(scale_);
+  fits_ = dnn::multiplies_int8() && weights_fit_ && is_usable_scale(scale_);
   if (Tensor* const out = ctx.find_out(out_weight_scale_)) {
     MILLRACE_RETURN_IF_ERROR(out->resize(DType::kFloat32, {static_cast<int64_t>(scales_.size())}));
     llvm::copy(scales_, out->data<float>());
@@ -134,7 +133,8 @@ Status Int8Operands::quantise(const Tensor& weights) {
         integers[i] = 0;
         weights_fit_ = value == 0;
       } else {
-        weights_fit_ = detail::round_to_int8({scale, weights_half_even_}, &value, integers + i, 1);
+        weights_fit_ =
+            detail::round_to_int8({scale, weights_half_even_}, &value, integers + i, 1).numbers;
       }
     }
   });
@@ -158,7 +158,7 @@ std::optional<std::vector<float>> Int8Operands::scales(llvm::ArrayRef<float> fac
   for (size_t c = 0; c < result.size(); ++c) {
     const float factor = factors.empty() ? 1.0F : factors[c];
     const float weight = of_channel(scales_, static_cast<int64_t>(c));
-    result[c] = scale_ / kBins * (weight / kBins) * factor;
+    result[c] = scale_ / kInt8Bins * (weight / kInt8Bins) * factor;
     if (!std::isfinite(result[c])) return std::nullopt;
     if (std::fabs(result[c]) > kNoScale) continue;
     // sums of a channel without weights are 0 whatever they are multiplied by
@@ -181,17 +181,33 @@ StatusOr<bool> Int8Operands::round(CpuDevice& device, const Tensor& input, Tenso
   const auto* const from = stored<float>(input);
   auto* const to = stored<int8_t>(out);
   std::atomic<bool> numbers = true;
+  std::atomic<bool> negatives = false;
   device.parallel_for(stored_count(input), kRoundGrain, [&](int64_t begin, int64_t end) {
-    if (!loop(grid, from + begin, to + begin, end - begin)) numbers = false;
+    const Int8Facts facts = loop(grid, from + begin, to + begin, end - begin);
+    if (!facts.numbers) numbers = false;
+    if (facts.negatives) negatives = true;
   });
+  if (numbers && !negatives) {
+    if (layout != nullptr) {
+      MILLRACE_ASSIGN_OR_RETURN(layout, blocks_like(input.layout(), DType::kUint8, input.dims()));
+    }
+    // the same bytes
+    MILLRACE_RETURN_IF_ERROR(out.resize(DType::kUint8, dims, layout));
+  }
   return numbers.load();
 }
 
 Status Int8Operands::round_floats(const Tensor& input, Tensor& out) const {
   const Dims dims(input.dims().begin(), input.dims().end());
   MILLRACE_RETURN_IF_ERROR(out.resize(DType::kFloat32, dims));
-  round_to_grid(input.data<float>(), out.data<float>(), input.numel(), scale_,
-                grid_of(input_half_even_));
+  auto* const to = out.data<float>();
+  if (input.dtype() == DType::kUint8) {
+    const float step = scale_ / kInt8Bins;
+    llvm::transform(input.values<uint8_t>(), to,
+                    [step](uint8_t integer) { return static_cast<float>(integer) * step; });
+    return Ok();
+  }
+  round_to_grid(input.data<float>(), to, input.numel(), scale_, grid_of(input_half_even_));
   return Ok();
 }
 
@@ -206,12 +222,16 @@ Status Int8Operands::rounded_weights(const Tensor& weights, llvm::ArrayRef<float
     const float factor = factors.empty() ? 1.0F : factors[static_cast<size_t>(channel)];
     for (int64_t i = first; i < first + count; ++i) {
       const float value = weight_at(weights, channel, i);
-      to[i] = value * (scale / kBins);
+      to[i] = value * (scale / kInt8Bins);
       if (!are_integers_) round_to_grid(&value, to + i, 1, scale, grid);
       to[i] *= factor;
     }
   });
   return Ok();
+}
+
+bool is_usable_scale(float scale) {
+  return scale > kNoScale && std::isfinite(scale);
 }
 
 StatusOr<std::optional<dnn::Primitive>> if_implemented(StatusOr<dnn::Primitive> made) {

@@ -44,10 +44,12 @@ class Int8Operands {
   /// \returns nullopt if a factor that is not 1 makes one 0 or too small to divide by
   [[nodiscard]] std::optional<std::vector<float>> scales(llvm::ArrayRef<float> factors) const;
 
-  /// Rounds the input to int8, in the order of its elements, which must be row-major or in blocks
-  /// of channels. \returns false if a NaN is among them. Errors: kResource.
+  /// Rounds the input to int8, or to uint8 if no integer is negative, which processors multiply
+  /// faster; in the order of its elements, which must be row-major or in blocks of channels.
+  /// \returns false if a NaN is among them. Errors: kResource.
   StatusOr<bool> round(CpuDevice& device, const Tensor& input, Tensor& out) const;
-  /// Both operands as floats that hold the rounded values; the input must be row-major.
+  /// Both operands as floats that hold the rounded values; the input must be row-major, and may
+  /// hold integers already (OutScale of the op that made it).
   Status round_floats(const Tensor& input, Tensor& out) const;
   Status rounded_weights(const Tensor& weights, llvm::ArrayRef<float> factors, Tensor& out) const;
 
@@ -80,6 +82,9 @@ class Int8Operands {
   Tensor integers_;
   std::vector<std::unique_ptr<Tensor>> packed_;  ///< copies in other layouts
 };
+
+/// True if a scale can be divided by; the fake_quantize ops treat smaller ones as 0.
+bool is_usable_scale(float scale);
 
 /// nullopt if the library has no such primitive. Errors: all others.
 StatusOr<std::optional<dnn::Primitive>> if_implemented(StatusOr<dnn::Primitive> made);

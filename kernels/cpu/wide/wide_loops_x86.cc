@@ -56,7 +56,8 @@ few_places_weights(const size_t* taps, int64_t tap_count, const PlacePair* pairs
   detail::few_places_weights(taps, tap_count, pairs, x, y, weights);
 }
 
-[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] bool
+[[gnu::flatten,
+  gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] Int8Facts
 round_to_int8(const Int8Grid& grid, const float* x, int8_t* out, int64_t count) {
   return detail::round_to_int8(grid, x, out, count);
 }
