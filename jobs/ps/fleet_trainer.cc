@@ -199,13 +199,19 @@ Status FleetTrainer::finish(const Ending& ending) {
         "ending.save_programs of a fleet job: its servers hold no vars of programs");
   MILLRACE_RETURN_IF_ERROR(worker_->wait_for_all());
   if (ending.gather != nullptr) MILLRACE_RETURN_IF_ERROR(gather(*ending.gather));
-  if (saves) MILLRACE_RETURN_IF_ERROR(save(ending));
+  MILLRACE_RETURN_IF_ERROR(save(ending));
   return worker_->stop();
 }
 
+Status FleetTrainer::wait_for_all() {
+  if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
+  return worker_->wait_for_all();
+}
+
 Status FleetTrainer::save(const Ending& ending) {
+  if (!writes_files(ending)) return Ok();
   const auto target_of = [&](const std::string& path) {
-    const ps::DistributedSaveOptions place = save_place(path, settings_.files_root);
+    const ps::DistributedSaveOptions place = save_place(path, root_of(ending, settings_));
     return fleet::FleetSaveTarget{place.root, place.folder, ending.replace, 0};
   };
   if (!ending.params.empty())
