@@ -24,8 +24,7 @@ namespace transpiled_fleet {
 
 namespace fs = std::filesystem;
 
-// The training program before it was distributed.
-constexpr const char* kTrained = "__trained__";
+constexpr const char* kTraining = "__training__";
 
 Status check_strategy(const TranspiledStrategy& strategy, const MinimizeOptions& optimizer) {
   const transpiler::DistributeTranspilerConfig& config = strategy.config;
@@ -76,9 +75,6 @@ class TranspiledFleet::Folder {
   std::string path_;
 };
 
-TranspiledFleet::TranspiledFleet(fleet::RoleMaker role, MinimizeOptions optimizer,
-                                 TranspiledStrategy strategy)
-    : role_(std::move(role)), optimizer_(std::move(optimizer)), strategy_(std::move(strategy)) {}
 TranspiledFleet::~TranspiledFleet() = default;
 
 StatusOr<std::unique_ptr<TranspiledFleet>> TranspiledFleet::create(fleet::RoleMaker role,
@@ -88,9 +84,11 @@ StatusOr<std::unique_ptr<TranspiledFleet>> TranspiledFleet::create(fleet::RoleMa
   MILLRACE_RETURN_IF_ERROR(transpiled_fleet::check_strategy(strategy, optimizer));
   if (role.server_endpoints.empty())
     return Unimplemented("jobs without servers are not implemented with this strategy");
-  std::unique_ptr<TranspiledFleet> made(
-      new TranspiledFleet(std::move(role), std::move(optimizer), std::move(strategy)));
-  MILLRACE_ASSIGN_OR_RETURN(made->folder_, Folder::create(scratch));
+  std::unique_ptr<TranspiledFleet> made(new TranspiledFleet());
+  made->role_ = std::move(role);
+  made->optimizer_ = std::move(optimizer);
+  made->strategy_ = std::move(strategy);
+  made->scratch_ = scratch;
   return made;
 }
 
@@ -109,8 +107,13 @@ Status TranspiledFleet::need_worker(const char* call) const {
                          stopped_ ? "has stopped" : "is not running, call init_worker() first");
 }
 
-std::string TranspiledFleet::file(const char* name) const {
-  return folder_->path() + "/" + name;
+StatusOr<std::unique_ptr<TranspiledFleet::Folder>> TranspiledFleet::write(
+    const std::vector<JobFile>& files) const {
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Folder> folder, Folder::create(scratch_));
+  for (const JobFile& file : files)
+    MILLRACE_RETURN_IF_ERROR(transpiled_fleet::write_file(
+        transpiled_fleet::fs::path(folder->path()) / file.role / file.name, file.bytes));
+  return folder;
 }
 
 Status TranspiledFleet::minimize(const Program& main, const Program& startup,
@@ -127,8 +130,7 @@ Status TranspiledFleet::minimize(const Program& main, const Program& startup,
                             ops::minimize(builder, loss, optimizer_));
   remarks_.clear();
   for (const Status& warning : made.warnings) remarks_.push_back(warning.to_string());
-  MILLRACE_RETURN_IF_ERROR(transpiled_fleet::write_file(
-      file(transpiled_fleet::kTrained), made_program_bytes(*training, /*as_text=*/false)));
+  training_ = {{"", transpiled_fleet::kTraining, made_program_bytes(*training, /*as_text=*/false)}};
   return distribute(*registry, *training, *initial);
 }
 
@@ -143,12 +145,12 @@ Status TranspiledFleet::distribute(const ops::OpRegistry& registry, const Progra
   how.arguments.sync_mode = strategy_.config.sync_mode;
   MILLRACE_ASSIGN_OR_RETURN(const Distribution made,
                             Distribution::make(main.clone(), startup.clone(), registry, how));
+  files_.clear();
   const std::string own = (role_.is_server() ? "pserver_" : "trainer_") + std::to_string(role_.id);
   for (const std::vector<JobFile>& files : made.files()) {
     for (const JobFile& each : files) {
       if (!each.role.empty() && each.role != own) continue;
-      MILLRACE_RETURN_IF_ERROR(transpiled_fleet::write_file(
-          std::filesystem::path(folder_->path()) / each.role / each.name, each.bytes));
+      files_.push_back(each);
       std::unique_ptr<Program>* const program = each.name == "__model__"     ? &main_
                                                 : each.name == "__startup__" ? &startup_
                                                                              : nullptr;
@@ -163,9 +165,11 @@ Status TranspiledFleet::distribute(const ops::OpRegistry& registry, const Progra
 Status TranspiledFleet::init_server(const std::string& folder, const ps::ServerOptions& service,
                                     std::shared_ptr<ps::Transport> transport) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_server", true));
+  if (server_ != nullptr) return InvalidArgument("init_server: this server has its variables");
   if (!folder.empty() && !std::filesystem::is_directory(folder))
     return NotFound("init_server: there is no such folder").in_file(folder);
-  const JobFolder job{folder_->path()};
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Folder> written, write(files_));
+  const JobFolder job{written->path()};
   Server::Files files;
   files.program = job.program("pserver", role_.id);
   files.startup = job.startup("pserver", role_.id);
@@ -197,7 +201,8 @@ Status TranspiledFleet::init_worker(std::shared_ptr<ps::Transport> transport,
     MILLRACE_RETURN_IF_ERROR(fleet::wait_server_ready(role_.server_endpoints, *wait));
   settings.trainer = role_.id;
   for (const auto& [name, value] : strategy_.communicator) settings.communicator[name] = value;
-  const JobFolder job{folder_->path()};
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Folder> written, write(files_));
+  const JobFolder job{written->path()};
   const Trainer::Files files{job.program("trainer", role_.id), job.startup("trainer", role_.id),
                              job.slices(), ""};
   MILLRACE_ASSIGN_OR_RETURN(trainer_, open_trainer(files, settings, std::move(transport)));
@@ -255,9 +260,10 @@ Status TranspiledFleet::save_inference_model(const TranspiledSaveTarget& to,
                                              const std::vector<std::string>& feeds,
                                              const std::vector<std::string>& fetches) {
   MILLRACE_RETURN_IF_ERROR(need_worker("save_inference_model"));
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Folder> written, write(training_));
   Trainer::Ending ending;
   ending.model = to.root + "/" + to.folder;
-  ending.model_program = file(transpiled_fleet::kTrained);
+  ending.model_program = written->path() + "/" + transpiled_fleet::kTraining;
   ending.model_feeds = feeds;
   ending.model_fetches = fetches;
   return save(to, std::move(ending));

@@ -12,6 +12,7 @@
 #include "framework/base/file.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
+#include "jobs/distribute/distribution.h"
 #include "jobs/ps/server.h"
 #include "jobs/ps/trainer.h"
 #include "ops/minimize/options.h"
@@ -37,8 +38,7 @@ struct TranspiledSaveTarget {
 
 /// One process of a job whose servers run optimizer blocks, with the calls of the original's first
 /// fleet classes (DistributedTranspiler, FleetTranspiler, ParameterServerRuntime). It transpiles
-/// the program, writes the folder of the job to a temporary place, and opens this process's trainer
-/// or server from there.
+/// the program and opens this process's trainer or server, from files that exist only meanwhile.
 ///
 /// Calls in another order, or of the other role, return kInvalidArgument naming both.
 /// Thread-safety: one call at a time, except for stop_server(). Source: spec/fleet.md sections 4
@@ -46,8 +46,8 @@ struct TranspiledSaveTarget {
 class TranspiledFleet {
  public:
   /// \param scratch  existing folder for temporary files
-  /// Errors: kInvalidArgument naming the field of the strategy; kUnimplemented for a learning rate
-  /// that the caller sets in each step.
+  /// Errors: kInvalidArgument naming the field of the strategy; kUnimplemented for a job without
+  /// servers, and for a learning rate that the caller sets in each step.
   static StatusOr<std::unique_ptr<TranspiledFleet>> create(fleet::RoleMaker role,
                                                            MinimizeOptions optimizer,
                                                            TranspiledStrategy strategy,
@@ -109,18 +109,21 @@ class TranspiledFleet {
 
  private:
   class Folder;
-  TranspiledFleet(fleet::RoleMaker role, MinimizeOptions optimizer, TranspiledStrategy strategy);
+  TranspiledFleet() = default;
   Status need_programs(const char* call, bool server) const;
   Status need_worker(const char* call) const;
-  /// Writes the files of this process's role.
+  /// Makes the files of this process's role.
   Status distribute(const ops::OpRegistry& registry, const Program& main, const Program& startup);
-  [[nodiscard]] std::string file(const char* name) const;
+  /// A temporary folder with these files.
+  [[nodiscard]] StatusOr<std::unique_ptr<Folder>> write(const std::vector<JobFile>& files) const;
   Status save(const TranspiledSaveTarget& to, Trainer::Ending ending);
 
   fleet::RoleMaker role_;
   MinimizeOptions optimizer_;
   TranspiledStrategy strategy_;
-  std::unique_ptr<Folder> folder_;
+  std::string scratch_;
+  std::vector<JobFile> files_;     ///< of this process's role, and of the whole job
+  std::vector<JobFile> training_;  ///< the training program before it was distributed
   std::unique_ptr<Program> main_;
   std::unique_ptr<Program> startup_;
   std::vector<std::string> remarks_;
