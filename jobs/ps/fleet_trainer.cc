@@ -158,7 +158,10 @@ Status FleetTrainer::worker_step(int worker, int64_t number, const NamedValues& 
 Status FleetTrainer::step_rate(int64_t number, const NamedValues& feeds) {
   const std::string& rate = worker_->scheduled_rate();
   if (rate.empty() || feeds.contains(rate)) return Ok();
-  if (role_.rate_at) return worker_->set_rate(role_.rate_at(number));
+  if (role_.rate_at) {
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t step, worker_->schedule_step(number));
+    return worker_->set_rate(role_.rate_at(step));
+  }
   if (role_.mode == ps::CommMode::kGeo) return Ok();  // in geo jobs the rate may stay constant
   return InvalidArgument(
              "the learning rate '{}' must be set in every step, but it is neither fed nor given by "
