@@ -5,8 +5,10 @@
 #include "api/internals.h"
 #include "executor/array_values.h"
 #include "fleet/fleet.h"
+#include "fleet/roles/mpi_role.h"
 #include "framework/base/errors.h"
 #include "framework/program.h"
+#include "jobs/ps/transpiled_fleet.h"
 #include "ops/registry.h"
 
 namespace millrace::api {
@@ -39,8 +41,16 @@ fleet::FleetSaveTarget target_of(const FleetFolder& folder) {
   return target;
 }
 
+StatusOr<jobs::TranspiledSaveTarget> transpiled_target_of(const FleetFolder& folder) {
+  if (folder.mode != 0)
+    return InvalidArgument("mode {}: with a TranspilerStrategy all rows are saved, expected 0",
+                           folder.mode);
+  return jobs::TranspiledSaveTarget{folder.root, folder.folder,
+                                    folder.replace ? Replace::kYes : Replace::kNo};
+}
+
 // A copy, which lives longer than the process's own.
-std::shared_ptr<const Program> copy_of(const std::unique_ptr<Program>& program) {
+std::shared_ptr<const Program> copy_of(const Program* program) {
   return program == nullptr ? nullptr : std::shared_ptr<const Program>(program->clone());
 }
 
@@ -49,11 +59,37 @@ std::shared_ptr<const Program> copy_of(const std::unique_ptr<Program>& program) 
 struct Fleet::Parts {
   Connection connection;
   fleet::Fleet fleet;
-  bool dumps = false;  ///< the strategy names vars to dump
+  bool dumps = false;             ///< the strategy names vars to dump
+  bool from_environment = false;  ///< variables of the environment set the communicator
+  /// The job, if servers run optimizer blocks; `fleet` then has the role alone. Null: they do not.
+  std::unique_ptr<jobs::TranspiledFleet> transpiled = nullptr;
+
+  [[nodiscard]] Status no_transpiled(const char* call) const {
+    if (transpiled == nullptr) return Ok();
+    return Unimplemented("{} in a job whose servers run optimizer blocks (TranspilerStrategy)",
+                         call);
+  }
+  [[nodiscard]] Status init_transpiled(const FleetWorkerOptions& options,
+                                       const fleet::WaitOptions* wait) const;
+  [[nodiscard]] Status step(const executor::NamedValues& feeds,
+                            const std::vector<std::string>& fetches, std::vector<Value>& results) {
+    return transpiled != nullptr ? transpiled->step(feeds, fetches, results)
+                                 : fleet.step(feeds, fetches, results);
+  }
 };
 
+Status Fleet::Parts::init_transpiled(const FleetWorkerOptions& options,
+                                     const fleet::WaitOptions* wait) const {
+  jobs::Trainer::Settings settings;
+  if (from_environment)
+    MILLRACE_RETURN_IF_ERROR(
+        jobs::read_communicator_settings(fleet::process_variables(), settings));
+  settings.client = Internals::client(connection, 0, options.deadline, options.heartbeat);
+  return transpiled->init_worker(Internals::state(connection).transport, wait, std::move(settings));
+}
+
 Fleet::Fleet(Connection connection)
-    : parts_(std::unique_ptr<Parts>(new Parts{std::move(connection), {}, false})) {}
+    : parts_(std::unique_ptr<Parts>(new Parts{std::move(connection), {}})) {}
 Fleet::Fleet(Fleet&&) noexcept = default;
 Fleet& Fleet::operator=(Fleet&&) noexcept = default;
 Fleet::~Fleet() = default;
@@ -70,10 +106,23 @@ Status Fleet::init(const FleetRole& role) {
 }
 
 Status Fleet::init_from_environment() {
+  parts_->from_environment = true;
   return parts_->fleet.init_from_environment(fleet::process_environment());
 }
+
+Status Fleet::init_from_mpi(const std::string& host) {
+  MILLRACE_ASSIGN_OR_RETURN(fleet::RoleMaker role,
+                            fleet::mpi_symmetric_role(fleet::process_environment(), host));
+  parts_->from_environment = true;
+  return parts_->fleet.init(std::move(role));
+}
+
 std::vector<std::string> Fleet::remarks() const {
-  return parts_->fleet.remarks();
+  std::vector<std::string> all = parts_->fleet.remarks();
+  if (parts_->transpiled != nullptr)
+    all.insert(all.end(), parts_->transpiled->remarks().begin(),
+               parts_->transpiled->remarks().end());
+  return all;
 }
 
 StatusOr<FleetRole> Fleet::role() const {
@@ -96,21 +145,36 @@ Status Fleet::distributed_optimizer(const MinimizeOptions& optimizer,
   MILLRACE_ASSIGN_OR_RETURN(fleet::DistributedStrategy settings, strategy_of(strategy));
   const auto& trainer = settings.trainer_desc_configs();
   parts_->dumps = !trainer.dump_fields.empty() || !trainer.dump_param.empty();
+  parts_->transpiled = nullptr;
   return parts_->fleet.distributed_optimizer(optimizer, std::move(settings));
 }
 
+Status Fleet::distributed_optimizer(const MinimizeOptions& optimizer,
+                                    const TranspilerStrategy& strategy) {
+  MILLRACE_ASSIGN_OR_RETURN(fleet::RoleMaker role, parts_->fleet.role());
+  const std::string scratch = fleet::process_environment()("TMPDIR").value_or("/tmp");
+  MILLRACE_ASSIGN_OR_RETURN(
+      parts_->transpiled,
+      jobs::TranspiledFleet::create(std::move(role), optimizer,
+                                    {strategy.config, strategy.communicator}, scratch));
+  return Ok();
+}
+
 Status Fleet::minimize(const Program& main, const Program& startup, const std::string& loss) {
+  if (parts_->transpiled != nullptr) return parts_->transpiled->minimize(main, startup, loss);
   return parts_->fleet.minimize(*ops::standard_registry(), main, startup, loss);
 }
 
 std::shared_ptr<const Program> Fleet::main_program() const {
+  if (parts_->transpiled != nullptr) return copy_of(parts_->transpiled->main_program());
   const fleet::RoleOutput* const made = parts_->fleet.programs();
-  return made == nullptr ? nullptr : copy_of(made->programs.main);
+  return made == nullptr ? nullptr : copy_of(made->programs.main.get());
 }
 
 std::shared_ptr<const Program> Fleet::startup_program() const {
+  if (parts_->transpiled != nullptr) return copy_of(parts_->transpiled->startup_program());
   const fleet::RoleOutput* const made = parts_->fleet.programs();
-  return made == nullptr ? nullptr : copy_of(made->programs.startup);
+  return made == nullptr ? nullptr : copy_of(made->programs.startup.get());
 }
 
 Status Fleet::init_server(const std::string& folder, const std::vector<std::string>& tables,
@@ -120,22 +184,32 @@ Status Fleet::init_server(const std::string& folder, const std::vector<std::stri
     return InvalidArgument("service.endpoint: a server listens at its endpoint in the role");
   if (folder.empty() && !tables.empty())
     return InvalidArgument("init_server: tables need a folder to load them from");
-  const fleet::ServerTableOptions settings{options.seed, options.disk_path};
   ps::ServerOptions own = service_of(service, parts_->connection);
+  if (parts_->transpiled != nullptr) {
+    if (!tables.empty() || options.seed != 0 || !options.disk_path.empty())
+      return InvalidArgument("init_server: with a TranspilerStrategy there are no typed tables");
+    return parts_->transpiled->init_server(folder, own,
+                                           Internals::state(parts_->connection).transport);
+  }
+  const fleet::ServerTableOptions settings{options.seed, options.disk_path};
   if (folder.empty()) return parts_->fleet.init_server(settings, std::move(own));
   return parts_->fleet.init_server_from(folder, tables, settings, std::move(own));
 }
 
 Status Fleet::run_server() {
+  if (parts_->transpiled != nullptr) return parts_->transpiled->run_server();
   return parts_->fleet.run_server(*Internals::state(parts_->connection).transport);
 }
 void Fleet::stop_server() {
+  if (parts_->transpiled != nullptr) parts_->transpiled->stop_server();
   parts_->fleet.stop_server();
 }
 
 Status Fleet::init_worker(const FleetWorkerOptions& options) {
   fleet::WaitOptions wait;
   if (options.wait_for_servers) wait.timeout = *options.wait_for_servers;
+  if (parts_->transpiled != nullptr)
+    return parts_->init_transpiled(options, options.wait_for_servers ? &wait : nullptr);
   return parts_->fleet.init_worker(
       Internals::state(parts_->connection).transport, options.wait_for_servers ? &wait : nullptr,
       Internals::client(parts_->connection, 0, options.deadline, options.heartbeat));
@@ -145,7 +219,7 @@ StatusOr<Arrays> Fleet::step(const Arrays& feeds, const std::vector<std::string>
   executor::NamedValues values;
   MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, values));
   std::vector<Value> results(fetches.size());
-  MILLRACE_RETURN_IF_ERROR(parts_->fleet.step(values, fetches, results));
+  MILLRACE_RETURN_IF_ERROR(parts_->step(values, fetches, results));
   return executor::to_arrays(fetches, results);
 }
 
@@ -157,10 +231,14 @@ StatusOr<EpochResult> Fleet::train_from_dataset(Dataset& dataset, const EpochOpt
   return run_over(
       dataset, options,
       [this](const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
-             std::vector<Value>& results) { return parts_->fleet.step(feeds, fetches, results); });
+             std::vector<Value>& results) { return parts_->step(feeds, fetches, results); });
 }
 
 StatusOr<Array> Fleet::get(const std::string& name) const {
+  if (parts_->transpiled != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(const Value* const found, parts_->transpiled->find(name));
+    return executor::to_array(name, *found);
+  }
   fleet::FleetWorker* const worker = parts_->fleet.worker();
   const Value* const value = worker == nullptr ? nullptr : worker->scope().find_local(name);
   if (value == nullptr) return NotFound("this worker has no var '{}'", name);
@@ -168,25 +246,38 @@ StatusOr<Array> Fleet::get(const std::string& name) const {
 }
 
 Status Fleet::barrier_worker() {
+  MILLRACE_RETURN_IF_ERROR(parts_->no_transpiled("barrier_worker"));
   return parts_->fleet.barrier_worker();
 }
 Status Fleet::wait_for_all() {
+  if (parts_->transpiled != nullptr) return parts_->transpiled->wait_for_all();
   return parts_->fleet.wait_for_all();
 }
 Status Fleet::stop_worker() {
+  if (parts_->transpiled != nullptr) return parts_->transpiled->stop_worker();
   return parts_->fleet.stop_worker();
 }
 Status Fleet::save_persistables(const FleetFolder& to) {
+  if (parts_->transpiled != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto target, transpiled_target_of(to));
+    return parts_->transpiled->save_persistables(target);
+  }
   return parts_->fleet.save_persistables(target_of(to));
 }
 Status Fleet::save_inference_model(const FleetFolder& to, const std::vector<std::string>& feeds,
                                    const std::vector<std::string>& fetches) {
+  if (parts_->transpiled != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto target, transpiled_target_of(to));
+    return parts_->transpiled->save_inference_model(target, feeds, fetches);
+  }
   return parts_->fleet.save_inference_model(target_of(to), feeds, fetches);
 }
 Status Fleet::load_model(const FleetFolder& from) {
+  MILLRACE_RETURN_IF_ERROR(parts_->no_transpiled("load_model"));
   return parts_->fleet.load_model(target_of(from));
 }
 Status Fleet::shrink() {
+  MILLRACE_RETURN_IF_ERROR(parts_->no_transpiled("shrink"));
   return parts_->fleet.shrink();
 }
 

@@ -15,6 +15,7 @@
 #include "executor/array.h"
 #include "framework/base/status.h"
 #include "ops/minimize/options.h"
+#include "transpiler/distribute_config.h"
 
 namespace millrace {
 class Program;
@@ -43,6 +44,36 @@ struct FleetStrategy {
   bool adam_d2sum = false;  ///< adam of dense tables uses decaying sums of squares
   /// True: servers also run other optimizers than sgd and adam; the original refuses those.
   bool all_optimizers = false;
+};
+
+/// How a job of the original's first fleet trains (DistributedTranspiler, FleetTranspiler,
+/// ParameterServerRuntime): its servers run optimizer blocks, as in the jobs of write_job(). The
+/// functions are those of the original's StrategyFactory; the members may be changed afterwards.
+class TranspilerStrategy {
+ public:
+  /// All workers wait for each other in every step.
+  static TranspilerStrategy sync();
+  /// No worker waits; gradients are sent and parameters received in the background.
+  static TranspilerStrategy async();
+  /// Each worker waits for its servers in every step, but not for the other workers.
+  static TranspilerStrategy half_async();
+  /// Workers update their own parameters and exchange the differences.
+  /// \param update_frequency  steps between two exchanges, at least 1
+  static TranspilerStrategy geo(int64_t update_frequency = 100);
+  /// From a configuration, as FleetTranspiler::distributed_optimizer() of the original: with
+  /// sync_mode false and runtime_split_send_recv false the job is half-async.
+  static TranspilerStrategy from(const transpiler::DistributeTranspilerConfig& config);
+  /// From a strategy, as ParameterServerRuntime of the original: a_sync and k_steps choose sync,
+  /// async or geo. Errors: kInvalidArgument for settings that are no mode, and for settings of
+  /// tables, which this job does not have.
+  static StatusOr<TranspilerStrategy> from(const FleetStrategy& strategy);
+
+  transpiler::DistributeTranspilerConfig config = {};  ///< the program configuration
+  /// Settings of the communicator by name (TrainerRuntimeConfig): communicator_send_queue_size, ...
+  std::map<std::string, std::string> communicator = {};
+
+ private:
+  TranspilerStrategy() = default;
 };
 
 /// The role of a process in a job (UserDefinedRoleMaker of the original).
@@ -104,7 +135,15 @@ class Fleet {
   /// Sets the role from the environment variables of PaddleCloud (PADDLE_PSERVERS_IP_PORT_LIST,
   /// TRAINING_ROLE, ...). Errors: kInvalidArgument naming the variable that is missing or wrong.
   Status init_from_environment();
-  /// Settings of environment and strategy that are never read, one line each.
+  /// Sets the role by the ranks of mpirun (MPISymetricRoleMaker): even ranks are servers, odd ranks
+  /// workers. All ranks call it, once; it initializes and finalizes MPI.
+  /// \param host  at which this process listens as a server, at a free port; empty: 127.0.0.1 if
+  ///              all ranks are on one machine, else the name of this machine
+  /// Errors: kInvalidArgument without mpirun and for an odd number of ranks; kNotFound for a
+  /// library without its module `mpi`; kDistributed.
+  Status init_from_mpi(const std::string& host = {});
+  /// Settings of environment and strategy that are never read, one line each; with a
+  /// TranspilerStrategy also remarks on how the program was distributed.
   [[nodiscard]] std::vector<std::string> remarks() const;
 
   /// The role of this process; worker_num is set even if worker_endpoints are given. Errors: called
@@ -118,6 +157,11 @@ class Fleet {
   /// Sets how the job trains. Errors: kInvalidArgument for an unknown key, a value of another type,
   /// and settings that are no mode; kUnimplemented naming a setting that is not supported.
   Status distributed_optimizer(const MinimizeOptions& optimizer, const FleetStrategy& strategy);
+  /// Sets that the job is one of the first fleet, whose servers run optimizer blocks. Errors:
+  /// kInvalidArgument naming the field of the configuration; kUnimplemented for a learning rate
+  /// that the caller sets in each step.
+  Status distributed_optimizer(const MinimizeOptions& optimizer,
+                               const TranspilerStrategy& strategy);
   /// Builds the training program and the programs of this process from the forward ones, which are
   /// not changed. Errors: those of minimize() in api/training.h; kUnimplemented.
   Status minimize(const Program& main, const Program& startup, const std::string& loss);
@@ -126,7 +170,9 @@ class Fleet {
   /// The startup program of this process; null before minimize().
   [[nodiscard]] std::shared_ptr<const Program> startup_program() const;
 
-  /// Creates the tables of this server.
+  /// Creates the tables of this server; with a TranspilerStrategy its variables, by its startup
+  /// program and from `folder`, which has whole variables that save_persistables() has written, in
+  /// the files of the original. `tables` and `options` must then be empty.
   /// \param folder  with tables that save_persistables() has written, on this machine; empty: none
   /// \param tables  with folder: names of embeddings to load; empty: all tables and dense
   ///                parameters
@@ -156,7 +202,8 @@ class Fleet {
   /// A parameter of this worker, as last received. Errors: kNotFound; kInvalidArgument if it is not
   /// a dense array.
   [[nodiscard]] StatusOr<Array> get(const std::string& name) const;
-  /// Waits for all workers. Errors: kDistributed at the deadline.
+  /// Waits for all workers. Errors: kDistributed at the deadline; kUnimplemented with a
+  /// TranspilerStrategy, whose synchronous workers meet in every step.
   Status barrier_worker();
   /// Ends training: sends what waits, and receives the final parameters when all workers have done
   /// so. No steps may follow; saving may. Errors: kDistributed at the deadline.
@@ -166,16 +213,21 @@ class Fleet {
 
   /// Saves the results of the job, for load_model() and init_server(): the first worker writes its
   /// variables, servers their tables below their files_root; the other workers return immediately.
-  /// No worker may train meanwhile. Errors: kUsage for files that exist; kIo; kDistributed.
+  /// No worker may train meanwhile. With a TranspilerStrategy the first worker writes all
+  /// variables, one file each, those of servers joined; others may train: a synchronous job is
+  /// saved as of the first worker's last step, an asynchronous one as its servers are at the moment
+  /// of each call. Errors: kUsage for files that exist; kIo; kDistributed.
   Status save_persistables(const FleetFolder& to);
   /// Saves the part of the program that computes the fetches, under the same conditions. The model
   /// runs without servers. Errors: also those of api/persistables.h.
   Status save_inference_model(const FleetFolder& to, const std::vector<std::string>& feeds,
                               const std::vector<std::string>& fetches);
   /// Loads what save_persistables() has written; every worker must call it, between two steps.
-  /// Errors: kNotFound, kInvalidData with the file; kDistributed.
+  /// Errors: kNotFound, kInvalidData with the file; kDistributed; kUnimplemented with a
+  /// TranspilerStrategy.
   Status load_model(const FleetFolder& from);
   /// Ends a day of all sparse tables, whose statistics then decay; every worker must call it.
+  /// Errors: kDistributed; kUnimplemented with a TranspilerStrategy.
   Status shrink();
 
  private:

@@ -54,6 +54,11 @@ Status Fleet::init_from_environment(const EnvironmentReader& read) {
   return Ok();
 }
 
+StatusOr<RoleMaker> Fleet::role() const {
+  MILLRACE_RETURN_IF_ERROR(need_role("role"));
+  return *role_;
+}
+
 StatusOr<bool> Fleet::is_worker() const {
   MILLRACE_RETURN_IF_ERROR(need_role("is_worker"));
   return role_->is_worker();

@@ -46,6 +46,7 @@ class Fleet {
   [[nodiscard]] std::vector<std::string> remarks() const;
 
   // ---- the role of this process; errors: not initialised
+  [[nodiscard]] StatusOr<RoleMaker> role() const;
   [[nodiscard]] StatusOr<bool> is_worker() const;
   [[nodiscard]] StatusOr<bool> is_server() const;
   [[nodiscard]] StatusOr<bool> is_first_worker() const;

@@ -14,6 +14,7 @@
 #include "ps/table/dense_table.h"
 #include "ps/table/rate_table.h"
 #include "ps/table/sparse_geo_table.h"
+#include "ps/table/tensor_table.h"
 
 namespace millrace::fleet {
 namespace {
@@ -273,7 +274,11 @@ StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
     if (shares_rate(table))
       handler->find(static_cast<int>(table.table_id()))->share_rate(shared->rate());
   }
-  MILLRACE_RETURN_IF_ERROR(handler->add(rate_table_of(server), std::move(shared)));
+  const int rate_table = rate_table_of(server);
+  MILLRACE_RETURN_IF_ERROR(handler->add(rate_table, std::move(shared)));
+  // workers compute the rate of a schedule from the steps that are counted here
+  MILLRACE_RETURN_IF_ERROR(handler->add(
+      step_table_after(rate_table), std::make_unique<ps::TensorTable>(workers, ps::RateOfStep())));
   return handler;
 }
 

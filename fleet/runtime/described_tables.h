@@ -27,6 +27,10 @@ StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
 /// Number of the table with the learning rate (ps::RateTable): the first number after the tables of
 /// the description, which cannot describe it.
 StatusOr<int> described_rate_table(const std::string& description);
+/// Number of the table that counts the steps of all workers (ps::TensorTable): the one after.
+inline int step_table_after(int rate_table) {
+  return rate_table + 1;
+}
 
 /// What the descriptions of a server and of a worker of one job have in common, as facts about that
 /// server: its number, the number of workers, and the tables with their optimizers. Dims of

@@ -17,6 +17,7 @@
 #include "ps/table/sparse_geo_table.h"
 #include "ps/table/table_files.h"
 #include "ps/table/table_handler.h"
+#include "ps/table/tensor_table.h"
 
 namespace millrace::fleet {
 namespace {
@@ -114,9 +115,12 @@ Status FleetServer::load(const std::string& folder, const std::vector<std::strin
   if (!std::filesystem::is_directory(folder))
     return NotFound("the folder of tables does not exist").in_file(folder);
   std::vector<int> ids = tables.empty() ? tables_->ids() : std::vector<int>();
-  // workers set the rate
-  std::erase_if(ids,
-                [&](int id) { return dynamic_cast<ps::RateTable*>(tables_->find(id)) != nullptr; });
+  // workers set the rate, and count the steps of this run
+  std::erase_if(ids, [&](int id) {
+    const ps::Table* const table = tables_->find(id);
+    return dynamic_cast<const ps::RateTable*>(table) != nullptr ||
+           dynamic_cast<const ps::TensorTable*>(table) != nullptr;
+  });
   for (const std::string& name : tables) {
     const auto found = std::ranges::find_if(
         sparse_, [&](const auto& table) { return table.second.param == name; });

@@ -99,6 +99,22 @@ ps::CommContexts geo_sends(const ps::CommContexts& receive) {
   return send;
 }
 
+std::optional<double> number_of(const Tensor& tensor) {
+  if (!tensor.initialized() || tensor.numel() != 1) return std::nullopt;
+  if (tensor.dtype() == DType::kInt64) return static_cast<double>(*tensor.data<int64_t>());
+  if (tensor.dtype() == DType::kFloat32) return static_cast<double>(*tensor.data<float>());
+  return std::nullopt;
+}
+
+// \param tensor  one for which number_of() returns a number
+void set_number(Tensor& tensor, double number) {
+  if (tensor.dtype() == DType::kInt64) {
+    *tensor.data<int64_t>() = static_cast<int64_t>(number);
+  } else {
+    *tensor.data<float>() = static_cast<float>(number);
+  }
+}
+
 // The context of an embedding that workers hold as a whole.
 ps::CommContext embedding_context(const std::string& param, int table_id) {
   ps::CommContext context;
@@ -110,6 +126,26 @@ ps::CommContext embedding_context(const std::string& param, int table_id) {
 
 }  // namespace
 
+StatusOr<std::vector<FleetWorker::StepCounter>> FleetWorker::step_counters_of(
+    const Program& schedule, const Scope& scope) {
+  std::vector<StepCounter> counters;
+  for (const Op& op : schedule.root().ops()) {
+    if (op.type() != "increment") continue;
+    const std::string name = op.first_output("Out").str();
+    const Var* const var = schedule.root().find_var(name);
+    if (var == nullptr || !var->persistable()) continue;
+    const Value* const value = scope.find(name);
+    const auto* const tensor = value == nullptr ? nullptr : value->get_if<Tensor>();
+    const std::optional<double> first = tensor == nullptr ? std::nullopt : number_of(*tensor);
+    if (!first)
+      return Unimplemented(
+          "a schedule that counts steps in '{}', which is {}, in asynchronous jobs", name,
+          value == nullptr ? "absent" : describe(*value));
+    counters.push_back({name, *first, static_cast<double>(get_attr_or(op, "step", 1.0F))});
+  }
+  return counters;
+}
+
 FleetWorker::~FleetWorker() = default;
 
 StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
@@ -118,6 +154,7 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   worker->mode_ = setup.mode;
   worker->servers_ = setup.servers;
   worker->log_ = setup.log;
+  worker->shares_steps_ = setup.mode == ps::CommMode::kAsync && setup.workers > 1;
   ps::ClientOptions options = setup.client;
   options.trainer = setup.worker;
   worker->client_ = std::make_shared<ps::Client>(std::move(transport), options);
@@ -248,6 +285,9 @@ StatusOr<std::unique_ptr<executor::PreparedProgram>> FleetWorker::prepare_thread
 Status FleetWorker::start() {
   MILLRACE_RETURN_IF_ERROR(ps::connect_to_servers(*client_, servers_, kReportInterval, log_));
   MILLRACE_RETURN_IF_ERROR(send_rate());
+  if (shares_steps_ && rate_main_ != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(step_counters_, step_counters_of(*rate_main_, scope_));
+  }
   MILLRACE_RETURN_IF_ERROR(init_params());
   return communicator_->start(&scope_);
 }
@@ -274,9 +314,26 @@ Status FleetWorker::send_rate() {
   return send_rate(scope_.find(scheduled_rate_), scheduled_rate_);
 }
 
+StatusOr<int64_t> FleetWorker::schedule_step(int64_t own) {
+  if (!shares_steps_) return own;
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t steps,
+                            table_client_->take_step(step_table_after(rate_table_)));
+  return steps - 1;
+}
+
+Status FleetWorker::set_step_counters() {
+  if (step_counters_.empty()) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t before, schedule_step(0));
+  for (const StepCounter& counter : step_counters_)
+    set_number(*scope_.find(counter.name)->get_if<Tensor>(),
+               counter.first + counter.step * static_cast<double>(before));
+  return Ok();
+}
+
 // Advances the schedule of the program by one step.
 Status FleetWorker::send_computed_rate() {
   if (rate_program_ == nullptr) return Ok();
+  MILLRACE_RETURN_IF_ERROR(set_step_counters());
   std::vector<Value> rate;
   MILLRACE_RETURN_IF_ERROR(rate_program_->run({}, {transpiler::kComputedRate}, rate));
   return send_rate(rate.data(), transpiler::kComputedRate);

@@ -61,6 +61,11 @@ class FleetWorker {
   /// Sets the rate; a feed of its var has the same effect. Errors: kInvalidArgument if the job has
   /// no such rate.
   Status set_rate(float rate);
+  /// The step, from 0, of which a schedule takes the rate: that of this worker, but in asynchronous
+  /// jobs with several workers the steps of all workers so far, as on the original's servers
+  /// (GlobalStepTable). Call it once in each step, before set_rate(); schedules in the program call
+  /// it themselves. Errors: kDistributed.
+  StatusOr<int64_t> schedule_step(int64_t own);
   /// Runs one step of the main program. In geo mode, the worker updates its parameters itself;
   /// every k-th step sends differences to the servers and receives the changes of other workers.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
@@ -113,6 +118,8 @@ class FleetWorker {
   Status send_rate();
   Status send_rate(const Value* value, const std::string& name);
   Status send_computed_rate();
+  /// Sets the counters of the schedule in the program to the steps before this one.
+  Status set_step_counters();
   Status run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
              std::vector<Value>& results);
   void take_sends(const WorkerSetup& setup);
@@ -138,6 +145,17 @@ class FleetWorker {
   std::string scheduled_rate_;
   int rate_table_ = 0;
   std::optional<float> sent_rate_;
+  bool shares_steps_ = false;  ///< schedules count the steps of all workers
+  /// A var that the schedule in the program increments once in each step.
+  struct StepCounter {
+    std::string name;
+    double first = 0;  ///< its value when the worker starts
+    double step = 1;   ///< what is added in each step
+  };
+  /// Errors: kUnimplemented for a counter that is neither an i64 nor an f32 number.
+  static StatusOr<std::vector<StepCounter>> step_counters_of(const Program& schedule,
+                                                             const Scope& scope);
+  std::vector<StepCounter> step_counters_;
   int64_t step_ = 0;
   double waited_ = 0;
   /// Geo: the gradient whose row ids are the rows of an embedding that a step has looked up.

@@ -158,7 +158,10 @@ Status FleetTrainer::worker_step(int worker, int64_t number, const NamedValues& 
 Status FleetTrainer::step_rate(int64_t number, const NamedValues& feeds) {
   const std::string& rate = worker_->scheduled_rate();
   if (rate.empty() || feeds.contains(rate)) return Ok();
-  if (role_.rate_at) return worker_->set_rate(role_.rate_at(number));
+  if (role_.rate_at) {
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t step, worker_->schedule_step(number));
+    return worker_->set_rate(role_.rate_at(step));
+  }
   if (role_.mode == ps::CommMode::kGeo) return Ok();  // in geo jobs the rate may stay constant
   return InvalidArgument(
              "the learning rate '{}' must be set in every step, but it is neither fed nor given by "
@@ -199,13 +202,19 @@ Status FleetTrainer::finish(const Ending& ending) {
         "ending.save_programs of a fleet job: its servers hold no vars of programs");
   MILLRACE_RETURN_IF_ERROR(worker_->wait_for_all());
   if (ending.gather != nullptr) MILLRACE_RETURN_IF_ERROR(gather(*ending.gather));
-  if (saves) MILLRACE_RETURN_IF_ERROR(save(ending));
+  MILLRACE_RETURN_IF_ERROR(save(ending));
   return worker_->stop();
 }
 
+Status FleetTrainer::wait_for_all() {
+  if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
+  return worker_->wait_for_all();
+}
+
 Status FleetTrainer::save(const Ending& ending) {
+  if (!writes_files(ending)) return Ok();
   const auto target_of = [&](const std::string& path) {
-    const ps::DistributedSaveOptions place = save_place(path, settings_.files_root);
+    const ps::DistributedSaveOptions place = save_place(path, root_of(ending, settings_));
     return fleet::FleetSaveTarget{place.root, place.folder, ending.replace, 0};
   };
   if (!ending.params.empty())

@@ -29,7 +29,13 @@ class FleetTrainer final : public Trainer {
               const std::vector<std::string>& fetches, executor::NamedValues& results) override;
   void keep_stats(ps::CallTrace* trace) override;
   [[nodiscard]] TrainerStats stats() const override;
+  /// No worker may train meanwhile.
+  Status save(const Ending& ending) override;
+  Status wait_for_all() override;
   Status finish(const Ending& ending) override;
+  [[nodiscard]] const Value* find(const std::string& name) const override {
+    return worker_->scope().find(name);
+  }
   /// Requires Settings::workers above 1: threads of an asynchronous job.
   Status worker_step(int worker, int64_t number, const executor::NamedValues& feeds,
                      const std::vector<std::string>& fetches,
@@ -46,7 +52,6 @@ class FleetTrainer final : public Trainer {
   Status load_params(const std::string& path);
   Status step_rate(int64_t number, const executor::NamedValues& feeds);
   Status gather(executor::NamedValues& values);
-  Status save(const Ending& ending);
 
   Settings settings_;
   std::string name_;  ///< the program's file, for messages

@@ -115,14 +115,28 @@ class Trainer {
     std::vector<std::string> model_feeds;
     std::vector<std::string> model_fetches;
     Replace replace = Replace::kNo;
+    /// Folder that `params` and `model` are below; servers use the rest of the path below their own
+    /// root. Empty: Settings::files_root.
+    std::string root = {};
   };
+  /// Saves `params` and `model` now, between two steps, if this is trainer 0.
+  virtual Status save(const Ending& ending) = 0;
+  /// Sends what waits, and returns when all trainers have called it or finish(). No steps may
+  /// follow. Errors: kDistributed at the deadline.
+  virtual Status wait_for_all() = 0;
   /// Notifies the servers that this trainer is done.
   virtual Status finish(const Ending& ending) = 0;
+  /// A var of this trainer; null: there is none.
+  [[nodiscard]] virtual const Value* find(const std::string& name) const = 0;
 
  protected:
   /// True if this trainer is the one that writes files, and there are some to write.
   [[nodiscard]] bool writes_files(const Ending& ending) const {
     return number_ == 0 && (!ending.params.empty() || !ending.model.empty());
+  }
+  /// The folder that what is saved is below; may be empty.
+  static const std::string& root_of(const Ending& ending, const Settings& settings) {
+    return ending.root.empty() ? settings.files_root : ending.root;
   }
   /// Errors: kUsage if a model is to be saved and its program is not given.
   static Status need_model_program(const Ending& ending);

@@ -404,22 +404,33 @@ TrainerStats TrainerJob::stats() const {
   return timed_stats(clock_);
 }
 
+Status TrainerJob::need_slices() const {
+  if (slices_) return Ok();
+  return {StatusCode::kUsage,
+          "saving the values of servers needs the job's slices.json: expected files.slices"};
+}
+
+Status TrainerJob::wait_for_all() {
+  if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
+  if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
+  MILLRACE_RETURN_IF_ERROR(client_->complete(true));
+  // what other trainers have sent since this one received parameters
+  return communicator_ != nullptr ? communicator_->recv(scope_) : Ok();
+}
+
 Status TrainerJob::finish(const Ending& ending) {
   if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
   if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
   const bool saves = writes_files(ending);
   if (ending.gather == nullptr && !saves) return client_->complete(false);
-  if (!slices_) {
-    return {StatusCode::kUsage,
-            "saving the values of servers needs the job's slices.json: expected files.slices"};
-  }
+  MILLRACE_RETURN_IF_ERROR(need_slices());
   MILLRACE_RETURN_IF_ERROR(client_->complete(true));
   if (ending.gather != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(*ending.gather, ps::gather_vars(*client_, *slices_));
     MILLRACE_RETURN_IF_ERROR(gather_tables(*ending.gather));
     MILLRACE_RETURN_IF_ERROR(ps::add_held_vars(saving_trainer(), *ending.gather));
   }
-  if (saves) MILLRACE_RETURN_IF_ERROR(save(ending));
+  MILLRACE_RETURN_IF_ERROR(save(ending));
   return client_->complete(false);
 }
 
@@ -445,12 +456,14 @@ ps::SavingTrainer TrainerJob::saving_trainer() {
 
 // Saves like the original's fleet object for transpiled jobs.
 Status TrainerJob::save(const Ending& ending) {
+  if (!writes_files(ending)) return Ok();
+  MILLRACE_RETURN_IF_ERROR(need_slices());
   fleet::SavedJob job;
   job.form = fleet::FleetClass::kTranspiler;
   job.trainer = saving_trainer();
   const fleet::FleetSaver saver(job);
-  const executor::Executor executor(executor::standard_runtime(settings_.files_root),
-                                    job.trainer.options);
+  const std::string& root = root_of(ending, settings_);
+  const executor::Executor executor(executor::standard_runtime(root), job.trainer.options);
   if (!ending.params.empty())
     MILLRACE_RETURN_IF_ERROR(save_params(ending, job.trainer, saver, executor));
   if (ending.model.empty()) return Ok();
@@ -458,7 +471,7 @@ Status TrainerJob::save(const Ending& ending) {
   MILLRACE_ASSIGN_OR_RETURN(const auto origin,
                             read_program(ending.model_program, settings_.reading));
   job.origin = origin.get();
-  const ps::DistributedSaveOptions place = save_place(ending.model, settings_.files_root);
+  const ps::DistributedSaveOptions place = save_place(ending.model, root);
   return saver.save_inference_model(&executor, {place.root, place.folder, ending.replace, 0},
                                     ending.model_feeds, ending.model_fetches);
 }
@@ -466,7 +479,7 @@ Status TrainerJob::save(const Ending& ending) {
 Status TrainerJob::save_params(const Ending& ending, const ps::SavingTrainer& trainer,
                                const fleet::FleetSaver& saver,
                                const executor::Executor& executor) const {
-  ps::DistributedSaveOptions options = save_place(ending.params, settings_.files_root);
+  ps::DistributedSaveOptions options = save_place(ending.params, root_of(ending, settings_));
   options.replace = ending.replace;
   if (ending.save_programs.empty())
     return saver.save_persistables(&executor, {options.root, options.folder, options.replace, 0});

@@ -33,6 +33,9 @@ class TrainerJob final : public Trainer {
                                                     std::shared_ptr<ps::Transport> transport);
 
   [[nodiscard]] const Program& program() const override { return *program_; }
+  [[nodiscard]] const Value* find(const std::string& name) const override {
+    return scope_.find(name);
+  }
   [[nodiscard]] int64_t first_step() const override { return first_step_; }
   [[nodiscard]] bool must_go_back() const override { return client_->must_settle(); }
   StatusOr<int64_t> go_back() override;
@@ -44,6 +47,8 @@ class TrainerJob final : public Trainer {
                      executor::NamedValues& results) override;
   void keep_stats(ps::CallTrace* trace) override;
   [[nodiscard]] TrainerStats stats() const override;
+  Status save(const Ending& ending) override;
+  Status wait_for_all() override;
   Status finish(const Ending& ending) override;
 
  private:
@@ -69,7 +74,7 @@ class TrainerJob final : public Trainer {
   }
   [[nodiscard]] Status check_feeds(const executor::NamedValues& feeds) const;
   Status gather_tables(executor::NamedValues& values);
-  Status save(const Ending& ending);
+  [[nodiscard]] Status need_slices() const;
   Status save_params(const Ending& ending, const ps::SavingTrainer& trainer,
                      const fleet::FleetSaver& saver, const executor::Executor& executor) const;
   StatusOr<std::unique_ptr<ps::Communicator>> communicator_of(ps::Remarks& remarks);

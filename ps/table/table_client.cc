@@ -19,20 +19,27 @@ Status check_size(const char* what, size_t found, size_t count, int width) {
   return InvalidArgument("{} floats of {} for {} ids of {}", found, what, count, width);
 }
 
-// The f32 tensor of a reply, which must have `elements` elements.
-StatusOr<const Tensor*> answered_tensor(int table_id, const TableRequest& request,
-                                        size_t elements) {
+// The tensor of a reply, which must have `elements` elements.
+StatusOr<const Tensor*> answered_tensor(int table_id, const TableRequest& request, size_t elements,
+                                        DType dtype = DType::kFloat32) {
   const Tensor* const tensor =
       request.reply.values.empty() ? nullptr : request.reply.values[0].get_if<Tensor>();
-  if (tensor == nullptr || tensor->dtype() != DType::kFloat32 ||
+  if (tensor == nullptr || tensor->dtype() != dtype ||
       static_cast<size_t>(tensor->numel()) != elements)
     return Status(StatusCode::kDistributed,
-                  fmt::format("server {} of table {} answered with {}, expected {} elements of f32",
+                  fmt::format("server {} of table {} answered with {}, expected {} elements of {}",
                               request.server, table_id,
                               request.reply.values.empty() ? std::string("nothing")
                                                            : describe(request.reply.values[0]),
-                              elements));
+                              elements, dtype_name(dtype)));
   return tensor;
+}
+
+Status set_steps(Value& value, int64_t steps) {
+  auto& tensor = value.as<Tensor>();
+  MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kInt64, {1}));
+  *tensor.data<int64_t>() = steps;
+  return Ok();
 }
 
 // Values by server. Values of equal ids are added up, except for the labels.
@@ -291,10 +298,23 @@ Status TableClient::send_dense(int table_id, std::span<const float> values, Push
 
 Status TableClient::count_steps(int table_id, int64_t steps) {
   Value number;
-  auto& tensor = number.as<Tensor>();
-  MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kInt64, {1}));
-  *tensor.data<int64_t>() = steps;
+  MILLRACE_RETURN_IF_ERROR(set_steps(number, steps));
   return push_to_all(table_id, "steps", number);
+}
+
+StatusOr<int64_t> TableClient::take_step(int table_id) {
+  Value one;
+  MILLRACE_RETURN_IF_ERROR(set_steps(one, 1));
+  std::vector<TableRequest> push;
+  push.push_back(
+      {0, pack(protocol::Push{table_id, PushKind::kUpdate, {{"steps", &one, nullptr}}}), {}});
+  MILLRACE_RETURN_IF_ERROR(caller_->call_all(push));
+  std::vector<TableRequest> pull;
+  pull.push_back({0, pack(protocol::Pull{table_id, PullKind::kPlain, {}}), {}});
+  MILLRACE_RETURN_IF_ERROR(caller_->call_all(pull));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const steps,
+                            answered_tensor(table_id, pull.front(), 1, DType::kInt64));
+  return *steps->data<int64_t>();
 }
 
 Status TableClient::set_rate(int table_id, float rate) {

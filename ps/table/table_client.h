@@ -101,6 +101,9 @@ class TableClient {
   Status set_dense(int table_id, std::span<const float> values);
   /// Adds steps to the counter of a tensor table, on every server.
   Status count_steps(int table_id, int64_t steps);
+  /// Adds one step to the counter of a tensor table on the first server.
+  /// \returns the steps of all trainers there, this one included
+  StatusOr<int64_t> take_step(int table_id);
   /// Sets the learning rate of all tables that share it (RateTable), on every server.
   Status set_rate(int table_id, float rate);
   /// Waits for the other trainers at every server; phases are counted by this object.

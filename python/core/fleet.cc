@@ -23,6 +23,21 @@ struct LockedFleet {
 
 #define FIELD(name) .def_rw(#name, &T::name)
 
+void bind_strategy(nb::module_& m) {
+  using T = api::TranspilerStrategy;
+  nb::class_<T>(m, "TranspilerStrategy")
+      .def_static("sync", &T::sync)
+      .def_static("async_", &T::async)
+      .def_static("half_async", &T::half_async)
+      .def_static("geo", &T::geo, nb::arg("update_frequency") = 100)
+      .def_static(
+          "from_config",
+          [](const transpiler::DistributeTranspilerConfig& config) { return T::from(config); })
+      .def_static("from_strategy", [](const api::FleetStrategy& strategy) {
+        return value_of(T::from(strategy));
+      }) FIELD(config) FIELD(communicator);
+}
+
 void bind_fleet_options(nb::module_& m) {
   {
     using T = api::FleetStrategy;
@@ -68,6 +83,10 @@ void bind_setup(nb::class_<LockedFleet>& c) {
            [](LockedFleet& self, const api::FleetRole& role) { check(self.fleet.init(role)); })
       .def("init_from_environment",
            [](LockedFleet& self) { check(self.fleet.init_from_environment()); })
+      .def("init_from_mpi",
+           [](LockedFleet& self, const std::string& host) {
+             alone(*self.mutex, [&] { check(self.fleet.init_from_mpi(host)); });
+           })
       .def("remarks", [](const LockedFleet& self) { return self.fleet.remarks(); })
       .def("role", [](const LockedFleet& self) { return value_of(self.fleet.role()); })
       .def("split_files",
@@ -77,6 +96,11 @@ void bind_setup(nb::class_<LockedFleet>& c) {
       .def("distributed_optimizer",
            [](LockedFleet& self, const MinimizeOptions& optimizer,
               const api::FleetStrategy& strategy) {
+             check(self.fleet.distributed_optimizer(optimizer, strategy));
+           })
+      .def("distributed_optimizer",
+           [](LockedFleet& self, const MinimizeOptions& optimizer,
+              const api::TranspilerStrategy& strategy) {
              check(self.fleet.distributed_optimizer(optimizer, strategy));
            })
       .def("minimize",
@@ -156,6 +180,7 @@ void bind_worker_calls(nb::class_<LockedFleet>& c) {
 
 void bind_fleet(nb::module_& m) {
   bind_fleet_options(m);
+  bind_strategy(m);
   nb::class_<LockedFleet> fleet(m, "Fleet");
   bind_setup(fleet);
   bind_server_calls(fleet);

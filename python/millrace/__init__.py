@@ -17,7 +17,7 @@ from .execution import (BuildStrategy, ExecutionStrategy, Executor, ParallelExec
                         Session, train)
 from .io import load_inference_model, save_inference_model
 from .jobs import (Communicator, Connection, Fleet, LiveModel, ParameterServer, RoleFiles, ServerCheckpoint, Trainer,
-                   server_files, trainer_files)
+                   TranspilerStrategy, server_files, trainer_files)
 from .program import Block, Difference, Op, Problem, Program, Var, op_types, pass_names, run_passes
 from .training import Backward, Minimized, append_backward, minimize, minimize_options
 from .transpiler import DistributeTranspiler, DistributeTranspilerConfig, WrittenJob, transpile
@@ -47,8 +47,8 @@ __all__ = [
     "ExecutionStrategy", "Executor", "Fleet", "InternalError", "InvalidArgumentError", "InvalidDataError",
     "InvalidProgramError", "IoError", "LiveModel", "LodArray", "Minimized", "NotFoundError", "Op", "ParallelExecutor",
     "ParameterServer", "PreparedProgram", "Problem", "Program", "ResourceError", "RoleFiles", "Rows", "Scope",
-    "ServerCheckpoint", "Session", "Trainer", "UnimplementedError", "UsageError", "Var", "WrittenJob",
-    "append_backward", "io", "load_inference_model", "minimize", "minimize_options", "op_types", "optimizer",
+    "ServerCheckpoint", "Session", "Trainer", "TranspilerStrategy", "UnimplementedError", "UsageError", "Var",
+    "WrittenJob", "append_backward", "io", "load_inference_model", "minimize", "minimize_options", "op_types", "optimizer",
     "pass_names", "run_passes", "save_inference_model", "server_files", "train", "trainer_files", "transpile",
     "version_info",
 ]

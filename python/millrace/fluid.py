@@ -10,8 +10,9 @@ Programs come from files (``fluid.load_program``) instead of ``fluid.layers``; t
     loss, = exe.run(main, feed={"x": x, "y": y}, fetch_list=["mean_0.tmp_0"])
 
 With a :class:`DistributeTranspiler`, ``exe.run`` of a server's program serves until the trainers have finished, and
-``exe.run`` of a trainer's program is a step; ``exe.close()`` ends the trainer. What is not here raises
-:class:`millrace.UnimplementedError`.
+``exe.run`` of a trainer's program is a step; ``exe.close()`` ends the trainer. :class:`FleetTranspiler` and
+:class:`DistributedTranspiler` are the fleet objects of such jobs, whose ``stop_worker()`` ends the trainer. What is not
+here raises :class:`millrace.UnimplementedError`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from . import jobs as _jobs
 from ._errors import InvalidArgumentError, UnimplementedError
 from ._fluid_dataset import DatasetFactory, InMemoryDataset, QueueDataset
 from ._fluid_dataset import run_from_dataset as _run_from_dataset
+from ._fluid_fleet import (DistributedStrategy, DistributedTranspiler, FleetTranspiler, MPISymetricRoleMaker,
+                           PaddleCloudRoleMaker, Role, StrategyFactory, UserDefinedRoleMaker)
 from ._options import names_of
 from .execution import BuildStrategy, ExecutionStrategy, Rows, Scope
 from .execution import Executor as _Executor
@@ -41,9 +44,10 @@ from .transpiler import transpile as _write_job
 
 __all__ = [
     "BuildStrategy", "CPUPlace", "CUDAPlace", "CompiledProgram", "DatasetFactory", "DistributeTranspiler",
-    "DistributeTranspilerConfig", "ExecutionStrategy", "Executor", "InMemoryDataset", "ParallelExecutor", "Program",
-    "QueueDataset", "Rows", "Scope", "default_main_program", "default_startup_program", "global_scope", "io",
-    "load_program", "optimizer", "program_guard", "scope_guard",
+    "DistributeTranspilerConfig", "DistributedStrategy", "DistributedTranspiler", "ExecutionStrategy", "Executor",
+    "FleetTranspiler", "InMemoryDataset", "MPISymetricRoleMaker", "PaddleCloudRoleMaker", "ParallelExecutor", "Program",
+    "QueueDataset", "Role", "Rows", "Scope", "StrategyFactory", "UserDefinedRoleMaker", "default_main_program",
+    "default_startup_program", "global_scope", "io", "load_program", "optimizer", "program_guard", "scope_guard",
 ]
 
 
@@ -158,8 +162,7 @@ class Executor:
             program = program._program
         role = getattr(program, "_role", None)
         if role is not None and role.is_server and not role.is_startup:
-            _jobs.ParameterServer(_jobs.server_files(role.job.path, role.index), _jobs.Connection(**role.connection),
-                                  **role.options).serve()
+            role.serve()
             return []
         runner = self._runner(program, scope or global_scope())
         if runner is None:
@@ -177,7 +180,7 @@ class Executor:
         role = getattr(program, "_role", None)
         if role is not None:
             self._check_device("programs of distributed jobs")
-            return None if role.is_startup or role.is_server else self._trainer(role)
+            return None if role.is_startup or role.is_server else role.runner(self)
         if not program.ops:
             return None
         # A program that was edited since is compiled again.
@@ -298,9 +301,19 @@ class _Role:
         self.connection = connection
         self.options = options
 
+    #: how a job of this kind is saved
+    saves = "exe.close(params=FOLDER) saves it when training ends"
+
     def of(self, program: Program) -> Program:
         program._role = self
         return program
+
+    def serve(self):
+        _jobs.ParameterServer(_jobs.server_files(self.job.path, self.index), _jobs.Connection(**self.connection),
+                              **self.options).serve()
+
+    def runner(self, executor: Executor) -> _jobs.Trainer:
+        return executor._trainer(self)
 
 
 class DistributeTranspiler:
@@ -389,7 +402,7 @@ class io:
         program = main_program or default_main_program()
         if getattr(program, "_role", None) is not None:
             raise UnimplementedError("fluid.io.save_persistables of a running distributed job",
-                                     hint="exe.close(params=FOLDER) saves it when training ends")
+                                     hint=program._role.saves)
         return _io.save_persistables(program, global_scope(), dirname, filename=filename or "", replace=True)
 
     @staticmethod

@@ -286,6 +286,25 @@ class ServerCheckpoint:
         self._core.reshard(os.fspath(to_slices), os.fspath(output), fill(_core.ReshardOptions(), options))
 
 
+class TranspilerStrategy:
+    """How a job of the original's first fleet trains: its servers run optimizer blocks.
+
+    The functions return an object with ``config``, a :class:`DistributeTranspilerConfig`, and ``communicator``, settings
+    of the communicator by name; give it to :meth:`Fleet.distributed_optimizer`.
+    """
+
+    sync = staticmethod(_core.TranspilerStrategy.sync)  #: all workers wait for each other in every step
+    async_ = staticmethod(_core.TranspilerStrategy.async_)  #: no worker waits
+    half_async = staticmethod(_core.TranspilerStrategy.half_async)  #: each worker waits for its servers only
+    geo = staticmethod(_core.TranspilerStrategy.geo)  #: workers exchange differences every update_frequency steps
+    from_config = staticmethod(_core.TranspilerStrategy.from_config)
+
+    @staticmethod
+    def from_settings(**settings):
+        """Of ``a_sync`` and ``a_sync_configs`` (k_steps)."""
+        return _core.TranspilerStrategy.from_strategy(fill(_core.FleetStrategy(), settings))
+
+
 class Fleet(TrainsFromDatasets):
     """A process of a job of the fleet API, with the calls of the original's fleet object."""
 
@@ -302,6 +321,13 @@ class Fleet(TrainsFromDatasets):
         else:
             self._core.init_from_environment()
 
+    def init_from_mpi(self, host: str = ""):
+        """Sets the role by the ranks of mpirun: even ranks are servers, odd ranks workers. Call it once in a process.
+
+        :param host: at which this process listens as a server; empty: 127.0.0.1 on one machine, else its name
+        """
+        self._core.init_from_mpi(host)
+
     @property
     def role(self):
         return self._core.role()
@@ -315,14 +341,17 @@ class Fleet(TrainsFromDatasets):
         """This worker's share of a list of files."""
         return self._core.split_files([os.fspath(file) for file in files])
 
-    def distributed_optimizer(self, optimizer, **strategy):
+    def distributed_optimizer(self, optimizer, strategy: TranspilerStrategy | None = None, **settings):
         """Sets how the job trains.
 
         :param optimizer: of :func:`millrace.minimize_options`
-        :param strategy: ``a_sync``, ``a_sync_configs``, ``trainer_desc_configs``, ``fs_client_param``, ``tables``,
+        :param strategy: of a job whose servers run optimizer blocks; there are no settings then
+        :param settings: ``a_sync``, ``a_sync_configs``, ``trainer_desc_configs``, ``fs_client_param``, ``tables``,
             ``use_cvm``, ``adam_d2sum``, ``all_optimizers``
         """
-        self._core.distributed_optimizer(optimizer, fill(_core.FleetStrategy(), strategy))
+        if strategy is not None and settings:
+            raise TypeError("distributed_optimizer: expected a TranspilerStrategy or settings, found both")
+        self._core.distributed_optimizer(optimizer, strategy or fill(_core.FleetStrategy(), settings))
 
     def minimize(self, main: Program, startup: Program, loss: str):
         """Builds the programs of this process."""

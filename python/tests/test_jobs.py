@@ -151,6 +151,40 @@ class JobTest(unittest.TestCase):
         self.assertFalse(thread.is_alive())
         self.assertIsNotNone(worker.main_program)
 
+    def test_a_fleet_whose_servers_run_the_optimizer(self):
+        main, startup, loss = linear_net()
+        connection = millrace.Connection.in_process()
+        strategy = millrace.TranspilerStrategy.sync()
+        strategy.config.slice_var_up = False
+
+        def process(**role):
+            fleet = millrace.Fleet(connection)
+            fleet.init(worker_num=1, server_endpoints=["s0:1"], **role)
+            fleet.distributed_optimizer(millrace.minimize_options(optimizer.SGD(), learning_rate=0.1), strategy)
+            fleet.minimize(main, startup, loss)
+            return fleet
+
+        server, worker = process(is_server=True), process()
+        self.assertEqual([op.type for op in server.main_program.ops], ["listen_and_serv"])
+        server.init_server()
+        thread = threading.Thread(target=server.run_server)
+        thread.start()
+        worker.init_worker(wait_for_servers=None)
+        losses = millrace.train(worker.step, batches(10), [loss])[loss]
+        worker.wait_for_all()
+        expected, w, _ = sgd_by_numpy(batches(10), 0.1)
+        numpy.testing.assert_allclose(losses, expected, rtol=1e-4)
+        numpy.testing.assert_allclose(worker["w"], w, rtol=1e-4)
+        worker.save_inference_model(self.folder.name, "model", ["x"], ["guess"])
+        worker.stop_worker()
+        thread.join(60)
+        model = millrace.Session.open_model(self.at("model"))
+        self.assertEqual(model.run({"x": numpy.ones((2, 3), "float32")})["guess"].shape, (2, 1))
+        with self.assertRaisesRegex(TypeError, "found both"):
+            worker.distributed_optimizer(millrace.minimize_options(), strategy, a_sync=False)
+        settings = millrace.TranspilerStrategy.from_settings(a_sync=True, a_sync_configs={"k_steps": 3})
+        self.assertEqual(settings.config.geo_sgd_need_push_nums, 3)
+
 
 class FluidTest(unittest.TestCase):
     def test_a_script_for_one_device(self):
@@ -222,6 +256,114 @@ class FluidTest(unittest.TestCase):
             thread.join(60)
         self.assertEqual(errors, [])
         numpy.testing.assert_allclose(losses[0], sgd_by_numpy(batches(10), 0.1)[0], rtol=1e-4)
+
+    def run_fleet(self, strategy, folder, steps=10, model_dir=None, workers=2, kind=fluid.FleetTranspiler):
+        """A job of two servers, each process with the calls of the original. Returns the losses of worker 0."""
+        connection = millrace.Connection.in_process()
+        errors, losses = [], []
+        guard = threading.Lock()  # the default programs are those of the process
+
+        def process(role, index):
+            try:
+                fleet = kind(connection, server={}, worker={"wait_for_servers": None})
+                fleet.init(fluid.UserDefinedRoleMaker(index, role, workers, ["s0:1", "s1:1"]))
+                main, startup, loss = linear_net()
+                with guard, fluid.program_guard(main, startup):
+                    fleet.distributed_optimizer(fluid.optimizer.SGD(0.1), strategy()).minimize(loss)
+                exe = fluid.Executor(fluid.CPUPlace())
+                self.assertEqual(exe.run(fleet.startup_program), [])
+                if fleet.is_server():
+                    fleet.init_server(model_dir)
+                    exe.run(fleet.main_program)
+                    return
+                fleet.init_worker()
+                for feeds in batches(steps):
+                    value, = exe.run(fleet.main_program, feed=feeds, fetch_list=[loss])
+                    if fleet.is_first_worker():
+                        losses.append(value.item())
+                with self.assertRaises(millrace.UnimplementedError) as refused:
+                    fluid.io.save_persistables(exe, folder, fleet.main_program)
+                self.assertIn("fleet.save_persistables", refused.exception.hint)
+                with self.assertRaisesRegex(TypeError, "expected an Executor"):
+                    fleet.save_persistables(fluid.ParallelExecutor, folder)
+                fleet.save_persistables(exe, os.path.join(folder, "vars"))
+                fleet.save_inference_model(exe, os.path.join(folder, "model"), ["x"], ["guess"])
+                fleet.stop_worker()
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=process, args=role)
+                   for role in [(fluid.Role.SERVER, 0), (fluid.Role.SERVER, 1)] +
+                   [(fluid.Role.WORKER, index) for index in range(workers)]]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual(errors, [])
+        return losses
+
+    def test_a_script_of_the_first_fleet(self):
+        expected = sgd_by_numpy(batches(10), 0.1)
+        for kind, strategy in ((fluid.FleetTranspiler, fluid.StrategyFactory.create_sync_strategy),
+                               (fluid.DistributedTranspiler, fluid.DistributeTranspilerConfig)):
+            with tempfile.TemporaryDirectory() as folder:
+                losses = self.run_fleet(strategy, folder, kind=kind)
+                numpy.testing.assert_allclose(losses, expected[0], rtol=1e-4)
+                scope = millrace.Scope()
+                main = linear_net()[0]
+                millrace.io.load_persistables(main, scope, os.path.join(folder, "vars"))
+                numpy.testing.assert_allclose(scope["w"], expected[1], rtol=1e-4)
+                again = self.run_fleet(strategy, folder, model_dir=os.path.join(folder, "vars"), kind=kind)
+                self.assertLess(again[0], losses[1])
+                feeds = next(batches(1))
+                model = millrace.Session.open_model(os.path.join(folder, "model"))
+                self.assertEqual(model.run({"x": feeds["x"]})["guess"].shape, (8, 1))
+
+    def test_modes_of_the_first_fleet(self):
+        def geo():
+            strategy = fluid.StrategyFactory.create_geo_strategy(2)
+            strategy.set_program_config({"min_block_size": 8192})
+            strategy.set_trainer_runtime_config({"communicator_send_wait_times": 1})
+            strategy.set_server_runtime_config({"rpc_send_thread_num": 2})
+            return strategy
+
+        for strategy in (fluid.StrategyFactory.create_async_strategy, fluid.StrategyFactory.create_half_async_strategy,
+                         geo, lambda: fluid.DistributeTranspilerConfig(sync_mode=False)):
+            with self.subTest(strategy), tempfile.TemporaryDirectory() as folder:
+                losses = self.run_fleet(strategy, folder, steps=40)
+                self.assertLess(losses[-1], losses[0])
+
+    def test_the_first_fleet_says_what_is_wrong(self):
+        fleet = fluid.FleetTranspiler(millrace.Connection.in_process())
+        sgd = fluid.optimizer.SGD(0.1)
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, r"call init\(\) first"):
+            fleet.distributed_optimizer(sgd)
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "mpirun"):
+            fleet.init()
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "Role.WORKER"):
+            fluid.UserDefinedRoleMaker(0, 3, 1, ["a:1"])
+        fleet.init(fluid.UserDefinedRoleMaker(1, fluid.Role.WORKER, 2, ["a:1", "b:1"]))
+        self.assertEqual((fleet.worker_index(), fleet.worker_num(), fleet.server_num()), (1, 2, 2))
+        self.assertEqual(fleet.server_endpoints(to_string=True), "a:1,b:1")
+        self.assertEqual(fleet.split_files(["x", "y", "z"]), ["z"])
+        for strategy in ({}, 3):
+            with self.assertRaisesRegex(TypeError, "StrategyFactory"):
+                fleet.distributed_optimizer(sgd, strategy)
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "optimizer"):
+            fleet.distributed_optimizer("sgd")
+        with self.assertRaisesRegex(millrace.UnimplementedError, "several losses"):
+            fleet.distributed_optimizer(sgd).minimize(["a", "b"])
+        with self.assertRaisesRegex(millrace.UnimplementedError, "backward"):
+            fleet.distributed_optimizer(sgd).backward("a")
+        for call in (fleet.init_server, fleet.run_server, fleet.init_worker, fleet.stop_worker):
+            with self.assertRaises(millrace.InvalidArgumentError):
+                call()
+        with self.assertRaises(millrace.InvalidArgumentError):
+            fleet.server_index()
+        with self.assertRaisesRegex(millrace.UnimplementedError, "set_build_strategy"):
+            fluid.StrategyFactory.create_sync_strategy().set_build_strategy({})
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "rpc_send_thread_num"):
+            fluid.StrategyFactory.create_sync_strategy().set_server_runtime_config({"x": 1})
 
     def test_what_is_not_there_says_so(self):
         with self.assertRaises(millrace.UnimplementedError):

@@ -1,11 +1,13 @@
 // Servers of a fleet job apply gradients as the program's optimizer and its learning rate do.
 
+#include <array>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "executor/standard_runtime.h"
+#include "fleet/runtime/described_tables.h"
 #include "fleet/runtime/fleet_server.h"
 #include "ps/transport/inproc.h"
 #include "tests/fleet/training_job.h"
@@ -166,6 +168,59 @@ TEST(FleetRates, SgdOnServersIsSgd) {
 
 TEST(FleetRates, ServersFollowARateThatIsStepped) {
   expect_same(TrainingNet(kRatesNet, optimizer_of(Sgd{}, SteppedRate{0.0})), true);
+}
+
+// The rate of table 0's servers, and the counter of a worker's schedule.
+float rate_on_servers(const std::string& description, FleetWorker& worker) {
+  std::array<float, 1> rate{};
+  check_ok(worker.table_client().pull_dense(*described_rate_table(description), rate));
+  return rate[0];
+}
+int64_t counted(FleetWorker& worker) {
+  return *worker.scope().find("@LR_DECAY_COUNTER@")->get_if<Tensor>()->data<int64_t>();
+}
+
+// The original's servers count the steps of all workers (GlobalStepTable).
+TEST(FleetRates, AsynchronousWorkersShareTheStepsOfASchedule) {
+  const TrainingNet net(kRatesNet, optimizer_of(Sgd{}, Decay(ExponentialDecay{0.8, 1, 0.5})));
+  JobSpec spec;
+  spec.servers = {"127.0.0.1:7100"};
+  spec.workers = 2;
+  check_ok(spec.strategy.set_a_sync_configs({{"k_steps", int64_t{0}}}));
+  const auto job = FleetJob::create(*net.main, *net.startup, spec);
+  check_ok(job.status());
+  const auto transport = std::make_shared<ps::InprocTransport>();
+  const auto server_role = job->role({true, 0});
+  check_ok(server_role.status());
+  ServerSetup setup;
+  setup.description = server_role->ps_desc;
+  setup.workers = 2;
+  const auto server = FleetServer::create(std::move(setup));
+  check_ok(server.status());
+  std::thread serving([&] { check_ok((*server)->serve(*transport, spec.servers[0])); });
+  std::vector<RoleOutput> roles;
+  std::vector<std::unique_ptr<FleetWorker>> workers;
+  for (int i = 0; i < 2; ++i) roles.push_back(*job->role({false, i}));
+  std::vector<std::thread> starting;  // worker 1 waits for the values of worker 0
+  for (int i = 0; i < 2; ++i) {
+    workers.push_back(
+        *FleetWorker::create(worker_setup(*job, roles[static_cast<size_t>(i)], i), transport));
+    starting.emplace_back([worker = workers.back().get()] { check_ok(worker->start()); });
+  }
+  for (std::thread& each : starting) each.join();
+  const int64_t first = counted(*workers[1]);
+  const std::array<int, 6> turns{0, 0, 1, 0, 1, 1};  // whose step it is
+  std::vector<Value> none;
+  float expected = 0.8F;
+  for (size_t step = 0; step < turns.size(); ++step) {
+    FleetWorker& worker = *workers[static_cast<size_t>(turns[step])];
+    check_ok(worker.step(rate_feeds(static_cast<int>(step)), {}, none));
+    EXPECT_EQ(counted(worker), first + static_cast<int64_t>(step) + 1);
+    EXPECT_FLOAT_EQ(rate_on_servers(server_role->ps_desc, worker), expected) << step;
+    expected *= 0.5F;
+  }
+  for (const auto& worker : workers) check_ok(worker->stop());
+  serving.join();
 }
 
 TEST(FleetRates, RegularisationAndClippingStayOnTheWorker) {

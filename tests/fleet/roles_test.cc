@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fleet/roles/mpi_role.h"
 #include "fleet/roles/role_maker.h"
 #include "fleet/roles/wait_servers.h"
 #include "io/checkpoint/gather.h"
@@ -244,6 +245,13 @@ TEST(Symmetric, RanksTellEachOther) {
   EXPECT_TRUE(roles[0].is_server());
   EXPECT_TRUE(roles[1].is_first_worker());
   EXPECT_THAT(roles[1].server_endpoints, ElementsAre("h:10"));
+}
+
+TEST(Symmetric, RanksOfMpiNeedMpirun) {
+  const auto alone = [](const std::string&) { return std::optional<std::string>(); };
+  const auto role = mpi_symmetric_role(alone);
+  EXPECT_EQ(role.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(role.status().to_string(), HasSubstr("mpirun"));
 }
 
 TEST(WaitServers, FindsLateOnesAndGivesUpOnOthers) {

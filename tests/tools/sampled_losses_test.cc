@@ -1,4 +1,5 @@
-// Losses over many classes whose weight is on servers: jobs end with the values of one process.
+// Losses over many classes whose weight is on servers: jobs end with the values of one process; so
+// does a geo job with a distributed table, which the original refuses.
 // Trainers fetch the rows of the classes or nodes of a step; geo trainers send those they trained.
 
 #include <fmt/format.h>
@@ -14,23 +15,26 @@ constexpr const char* kNce =
     "{num_total_classes: 6000, num_neg_samples: 5, sampler: 1, seed: 9, ";
 constexpr const char* kTree =
     "hierarchical_sigmoid X=x Label=y W=w -> Out=cost PreOut=scores {num_classes: 6001, ";
+constexpr const char* kDistributed =
+    "lookup_table Ids=y W=w -> Out=cost {is_distributed: true, padding_idx: -1l, ";
 
 struct LossJob {
   const char* name;
   const char* loss;
   int trainers;
   std::vector<std::string> flags;
+  int columns = 1;  // of what the loss op computes
 };
 
 class SampledLosses : public SmallJob, public ::testing::WithParamInterface<LossJob> {};
 
 TEST_P(SampledLosses, EndWithTheValuesOfOneProcess) {
   const LossJob& job = GetParam();
-  make_programs(fmt::format("  var cost: f32(-1, 1)\n  var scores: f32(-1, -1)\n"
+  make_programs(fmt::format("  var cost: f32(-1, {})\n  var scores: f32(-1, -1)\n"
                             "  var classes: i64(-1, 6)\n  var loss: f32(1)\n"
                             "  {}is_sparse: true, remote_prefetch: true}}\n"
                             "  mean X=cost -> Out=loss\n",
-                            job.loss),
+                            job.columns, job.loss),
                 "adagrad", job.trainers, job.flags);
   // the same batches for the one process and for every trainer, so that means are those of one
   Values own;
@@ -61,7 +65,8 @@ INSTANTIATE_TEST_SUITE_P(
         LossJob{"nce_sync", kNce, 2, {}}, LossJob{"tree_sync", kTree, 2, {}},
         LossJob{"nce_async", kNce, 1, {"--sync-mode", "false", "--config-sync-mode", "false"}},
         LossJob{"nce_one_by_one", kNce, 1, {"--sync-mode", "false"}},
-        LossJob{"nce_geo", kNce, 1, kGeo}, LossJob{"tree_geo", kTree, 1, kGeo}),
+        LossJob{"nce_geo", kNce, 1, kGeo}, LossJob{"tree_geo", kTree, 1, kGeo},
+        LossJob{"distributed_geo", kDistributed, 1, kGeo, 4}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
