@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <llvm/ADT/STLExtras.h>
 
@@ -26,6 +27,17 @@ std::optional<int64_t> stretch(int64_t a, int64_t b) {
 // Number of elements; -1 if it is unknown.
 int64_t known_count(const VarMeta& meta) {
   return dims_known(meta) ? dims_product(meta.dims) : -1;
+}
+
+// Dims of 1 do not change which elements belong together. Unknown dims may be 1.
+bool same_beside_ones(const VarMeta& a, const VarMeta& b) {
+  if (known_count(a) < 0 || known_count(b) < 0) return true;
+  const auto beside_ones = [](llvm::ArrayRef<int64_t> dims) {
+    Dims rest;
+    llvm::copy_if(dims, std::back_inserter(rest), [](int64_t dim) { return dim != 1; });
+    return rest;
+  };
+  return beside_ones(a.dims) == beside_ones(b.dims);
 }
 
 // The error for two vars that must agree in what is named.
@@ -224,9 +236,12 @@ Status check_same_dims(const InferContext& ctx, llvm::StringRef slot_a, llvm::St
 Status check_same_count(const InferContext& ctx, llvm::StringRef slot_a, llvm::StringRef slot_b,
                         size_t index) {
   using namespace infer_helpers;
-  if (dims_agree(known_count(ctx.input(slot_a, index)), known_count(ctx.input(slot_b, index))))
-    return Ok();
-  return disagreement(ctx, "number of elements", slot_a, slot_b, index);
+  const VarMeta& a = ctx.input(slot_a, index);
+  const VarMeta& b = ctx.input(slot_b, index);
+  if (!dims_agree(known_count(a), known_count(b)))
+    return disagreement(ctx, "number of elements", slot_a, slot_b, index);
+  if (same_beside_ones(a, b)) return Ok();
+  return disagreement(ctx, "dims other than 1", slot_a, slot_b, index);
 }
 
 Status check_rank(const InferContext& ctx, llvm::StringRef slot, size_t min_rank, size_t max_rank) {

@@ -87,8 +87,8 @@ Status infer_over_axes(InferContext& ctx, llvm::ArrayRef<int64_t> axes, bool all
 /// Errors: both shapes are known and differ in rank or in a known dim.
 Status check_same_dims(const InferContext& ctx, llvm::StringRef slot_a, llvm::StringRef slot_b,
                        size_t index = 0);
-/// As check_same_dims(), but shapes with the same number of elements pass, too: old programs
-/// combine [n, 1] with [n].
+/// As check_same_dims(), but shapes that differ in dims of 1 only pass, too: old programs combine
+/// [n, 1] with [n].
 Status check_same_count(const InferContext& ctx, llvm::StringRef slot_a, llvm::StringRef slot_b,
                         size_t index = 0);
 /// Errors: the rank is known and outside of [min_rank, max_rank].

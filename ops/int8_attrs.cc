@@ -8,7 +8,7 @@ OpDef& add_int8_attrs(OpDef& def) {
   return def.input("InScale", "magnitude that 127 represents in the input, one element")
       .input("WeightScale", "that of the weights: one element, or one for each output channel",
              Arity::kOptional)
-      .input("WeightZeroPoint", "with integer_weights: the integer that means 0, like WeightScale",
+      .input("WeightZeroPoint", "with integer_weights: 0, as no other is supported",
              Arity::kOptional)
       .output("OutWeightScale", "the scales that the weights were quantised by", Arity::kOptional)
       .attr("input_round_type", 1, "0 half to even, 1 half away from zero")

@@ -30,6 +30,9 @@ Status infer_target_assign(InferContext& ctx) {
 Status infer_mine_hard_examples(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "MatchIndices", 2, 2));
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "MatchIndices", "MatchDist"));
+  MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "MatchIndices", "ClsLoss"));
+  if (ctx.has_input("LocLoss"))
+    MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "MatchIndices", "LocLoss"));
   const VarMeta match = ctx.input("MatchIndices");
   ctx.set_output("UpdatedMatchIndices", match);
   ctx.set_output("NegIndices", tensor_meta(DType::kInt32, {-1, 1}, 1));

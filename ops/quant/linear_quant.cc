@@ -55,7 +55,7 @@ OpDef linear(llvm::StringRef type, llvm::StringRef doc) {
   def.doc(doc)
       .input("X", "any shape")
       .input("Scale", "one element, or one for each channel")
-      .input("ZeroPoint", "integer that represents 0")
+      .input("ZeroPoint", "0, as no other is supported")
       .input("InAccum", "running sum of maxima", Arity::kOptional)
       .input("InState", "running count", Arity::kOptional)
       .output("Y", "shape of X")
@@ -111,8 +111,8 @@ void add_quant_linear_quant(OpRegistry& registry) {
                    .range(0)
                    .infer(infer_channel_wise)
                    .flops(elementwise_flops));
-  registry.add(linear("quantize_linear", "Y = round(X / Scale) + ZeroPoint, kept in range"));
-  registry.add(linear("dequantize_linear", "Y = (X - ZeroPoint) * Scale"));
+  registry.add(linear("quantize_linear", "Y = round(X / Scale * largest integer), kept in range"));
+  registry.add(linear("dequantize_linear", "Y = X * Scale / largest integer"));
 }
 
 }  // namespace millrace::ops

@@ -54,6 +54,7 @@ Status infer_decoding(InferContext& ctx) {
 }
 
 Status infer_chunks(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Inference", "Label"));
   for (const char* const slot : {"Precision", "Recall", "F1-Score"})
     ctx.set_output(slot, DType::kFloat32, {1});
   for (const char* const slot : {"NumInferChunks", "NumLabelChunks", "NumCorrectChunks"})

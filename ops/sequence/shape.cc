@@ -122,6 +122,7 @@ Status infer_reshape(InferContext& ctx) {
 }
 
 Status infer_scatter(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Ids", "Updates"));
   ctx.copy("X", "Out");
   return Ok();
 }

@@ -27,6 +27,7 @@ Status infer_take(InferContext& ctx) {
 
 Status infer_put(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check(ctx));
+  MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "Index", "Value"));
   ctx.copy("Input", "Result");
   return Ok();
 }

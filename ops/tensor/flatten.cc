@@ -20,6 +20,7 @@ Status infer_matrix(InferContext& ctx) {
     const auto cut = static_cast<size_t>(axis < 0 ? axis + rank : axis);
     const llvm::ArrayRef<int64_t> all = x.dims;
     dims = {dims_product(all.take_front(cut)), dims_product(all.drop_front(cut))};
+    if (rank == 0) dims = {1};
   }
   ctx.set_output("Out", keep_lod_of_same_rows(x, dims));
   return Ok();
@@ -58,7 +59,7 @@ OpDef matrix_family(llvm::StringRef type) {
   OpDef def(type);
   def.doc("X as a matrix: the dims before axis are its rows, the others its columns")
       .input("X", "any shape")
-      .output("Out", "a matrix")
+      .output("Out", "a matrix; [1] for a tensor of rank 0")
       .attr("axis", 1, "first dim of the columns; 0: a single row")
       .infer(infer_matrix)
       .inplace("X", "Out");

@@ -7,6 +7,14 @@ namespace millrace::ops {
 namespace scatter {
 namespace {
 
+// Updates has the dims of Ids or Index that number rows, then those of a row of X.
+Status check_updates(const InferContext& ctx, Dims rows, llvm::ArrayRef<int64_t> row) {
+  const VarMeta& updates = ctx.input("Updates");
+  rows.append(row.begin(), row.end());
+  if (!dims_known(updates) || same_dims(updates.dims, rows)) return Ok();
+  return ctx.error("Updates must be {}, found {}", dims_text(rows), dims_text(updates.dims));
+}
+
 Status infer_scatter_op(InferContext& ctx) {
   const VarMeta& ids = ctx.input("Ids");
   const VarMeta& updates = ctx.input("Updates");
@@ -18,6 +26,10 @@ Status infer_scatter_op(InferContext& ctx) {
     return ctx.error("Updates {} must have one row for each of Ids {}", dims_text(updates.dims),
                      dims_text(ids.dims));
   }
+  const VarMeta& x = ctx.input("X");
+  if (x.has_shape && x.rank() > 0 && ids.has_shape && ids.rank() > 0)
+    MILLRACE_RETURN_IF_ERROR(
+        check_updates(ctx, {ids.dims[0]}, llvm::ArrayRef<int64_t>(x.dims).drop_front()));
   ctx.copy("X", "Out");
   return Ok();
 }
@@ -30,6 +42,12 @@ Status infer_scatter_nd_add(InferContext& ctx) {
       index.dims.back() > static_cast<int64_t>(x.rank())) {
     return ctx.error("the last dim of Index {} must be at most the rank of X {}",
                      dims_text(index.dims), dims_text(x.dims));
+  }
+  if (x.has_shape && index.has_shape && index.rank() > 0 && index.dims.back() >= 0) {
+    const llvm::ArrayRef<int64_t> all = index.dims;
+    MILLRACE_RETURN_IF_ERROR(
+        check_updates(ctx, Dims(all.drop_back().begin(), all.drop_back().end()),
+                      llvm::ArrayRef<int64_t>(x.dims).drop_front(static_cast<size_t>(all.back()))));
   }
   ctx.copy("X", "Out");
   return Ok();

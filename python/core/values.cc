@@ -105,7 +105,8 @@ bool read_type(Kept& kept) {
 // The caller's memory, or a copy that is contiguous and of a type that DLPack has.
 Kept kept_of(const std::string& name, nb::handle value) {
   Kept kept;
-  if (!nb::try_cast(value, kept.array) || !read_type(kept)) {
+  // masked elements are no numbers
+  if (nb::hasattr(value, "mask") || !nb::try_cast(value, kept.array) || !read_type(kept)) {
     const auto plain = nb::cast<nb::tuple>(arrays_module().attr("plain")(name, value));
     kept.array = nb::cast<decltype(kept.array)>(plain[0]);
     const bool known = read_type(kept);

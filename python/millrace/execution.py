@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 import time
@@ -39,7 +40,7 @@ class Scope:
 
     def __setitem__(self, name: str, value):
         if isinstance(value, Rows):
-            self._core.set_rows(name, [int(row) for row in value.rows], value.height, value.values)
+            self._core.set_rows(name, [operator.index(row) for row in value.rows], value.height, value.values)
         else:
             self._core.set(name, value)
 

@@ -29,6 +29,7 @@ from . import jobs as _jobs
 from ._errors import InvalidArgumentError, UnimplementedError
 from ._fluid_dataset import DatasetFactory, InMemoryDataset, QueueDataset
 from ._fluid_dataset import run_from_dataset as _run_from_dataset
+from ._fluid_devices import CPUPlace, CUDAPlace, check_one_device, count_of, cpu_num, parallel_executor
 from ._fluid_fleet import (DistributedStrategy, DistributedTranspiler, FleetTranspiler, MPISymetricRoleMaker,
                            PaddleCloudRoleMaker, Role, StrategyFactory, UserDefinedRoleMaker)
 from ._options import names_of
@@ -49,19 +50,6 @@ __all__ = [
     "QueueDataset", "Role", "Rows", "Scope", "StrategyFactory", "UserDefinedRoleMaker", "default_main_program",
     "default_startup_program", "global_scope", "io", "load_program", "optimizer", "program_guard", "scope_guard",
 ]
-
-
-class CPUPlace:
-    """Ops run on the processor."""
-
-    device = "cpu"
-
-
-class CUDAPlace:
-    """Ops run on a GPU."""
-
-    def __init__(self, device_id: int):
-        self.device = f"gpu:{device_id}"
 
 
 class _State:
@@ -108,6 +96,13 @@ def program_guard(main_program: Program, startup_program: Program | None = None)
         _State.programs.pop()
 
 
+def _expect(what: str, **arguments):
+    """Refuses arguments with another value than the only one that has a meaning here: name = (value, that one)."""
+    for name, (value, only) in arguments.items():
+        if value != only:
+            raise UnimplementedError(f"{what} with {name}={value!r}")
+
+
 def _names(fetch_list) -> list[str]:
     return [item if isinstance(item, str) else item.name for item in fetch_list or []]
 
@@ -117,21 +112,18 @@ class CompiledProgram:
 
     def __init__(self, program: Program, build_strategy: BuildStrategy | None = None):
         self._program = program
-        self._options = {} if build_strategy is None else {"build_strategy": build_strategy}
+        self._options = {"build_strategy": build_strategy}
         self._parallel = False
         self._runners: dict = {}
 
     def with_data_parallel(self, loss_name: str = "", build_strategy=None, exec_strategy=None,
                            share_vars_from: CompiledProgram | None = None, places=None) -> CompiledProgram:
-        """Feeds are divided over the places; the number of CPU devices is that of ``places``, else of the variable
-        CPU_NUM, else 1."""
-        for place in places if isinstance(places, (list, tuple)) else []:
-            if not isinstance(place, CPUPlace):
-                raise UnimplementedError("fluid.CompiledProgram.with_data_parallel with places other than CPUPlace()")
-        count = len(places) if isinstance(places, (list, tuple)) else places
-        options = {"devices": count or int(os.environ.get("CPU_NUM", "1")), "loss_name": loss_name,
-                   "build_strategy": build_strategy, "exec_strategy": exec_strategy}
-        self._options.update({name: value for name, value in options.items() if value is not None})
+        """Feeds are divided over the places; the number of CPU devices is that of ``places`` (a list, or a number),
+        else of the variable CPU_NUM, else 1."""
+        if self._parallel:
+            raise InvalidArgumentError("with_data_parallel() was called before; make another CompiledProgram")
+        self._options.update(devices=count_of(places), loss_name=loss_name or "", exec_strategy=exec_strategy,
+                             build_strategy=build_strategy or self._options["build_strategy"])
         self._parallel = True
         self._shared = share_vars_from
         return self
@@ -139,8 +131,13 @@ class CompiledProgram:
     def _runner(self, scope: Scope) -> _ParallelExecutor:
         if scope not in self._runners:
             shared = None if self._shared is None else self._shared._runner(scope)
-            self._runners[scope] = _ParallelExecutor(self._program, scope, share_vars_from=shared, **self._options)
+            self._runners[scope] = parallel_executor(self._program, scope, shared, self._options)
         return self._runners[scope]
+
+    def _alone(self) -> Program:
+        """The program, to run on one device."""
+        check_one_device(self._options["build_strategy"])
+        return self._program
 
 
 class Executor:
@@ -157,9 +154,10 @@ class Executor:
             scope: Scope | None = None, return_numpy: bool = True, use_program_cache: bool = False) -> list:
         """Runs a program once and returns a list in the order of ``fetch_list``. Compiled programs are kept, whatever
         ``use_program_cache`` is; ``return_numpy`` is without effect: arrays with LoD are LodArrays."""
+        _expect("fluid.Executor.run", feed_var_name=(feed_var_name, "feed"), fetch_var_name=(fetch_var_name, "fetch"))
         program = program or default_main_program()
         if isinstance(program, CompiledProgram) and not program._parallel:
-            program = program._program
+            program = program._alone()
         role = getattr(program, "_role", None)
         if role is not None and role.is_server and not role.is_startup:
             role.serve()
@@ -176,7 +174,7 @@ class Executor:
             if program._parallel:
                 self._check_device("CompiledProgram.with_data_parallel")
                 return program._runner(scope)
-            program = program._program
+            program = program._alone()
         role = getattr(program, "_role", None)
         if role is not None:
             self._check_device("programs of distributed jobs")
@@ -263,14 +261,15 @@ class ParallelExecutor:
             raise UnimplementedError("fluid.ParallelExecutor with use_cuda")
         if num_trainers != 1 or trainer_id != 0:
             raise UnimplementedError("fluid.ParallelExecutor with several trainers; start them with launch")
-        options = {"loss_name": loss_name or "", "exec_strategy": exec_strategy, "build_strategy": build_strategy}
-        self._core = _ParallelExecutor(
-            main_program or default_main_program(), scope or global_scope(),
-            share_vars_from=None if share_vars_from is None else share_vars_from._core,
-            devices=int(os.environ.get("CPU_NUM", "1")),
-            **{name: value for name, value in options.items() if value is not None})
+        options = {"devices": cpu_num(), "loss_name": loss_name or "", "exec_strategy": exec_strategy,
+                   "build_strategy": build_strategy}
+        self._core = parallel_executor(main_program or default_main_program(), scope or global_scope(),
+                                        None if share_vars_from is None else share_vars_from._core, options)
 
     def run(self, fetch_list, feed=None, feed_dict=None, return_numpy: bool = True) -> list:
+        """``feed_dict`` is another name of ``feed``; ``return_numpy`` is without effect."""
+        if feed and feed_dict:
+            raise InvalidArgumentError("fluid.ParallelExecutor.run got feed and feed_dict; expected one of them")
         return _listed(self._core.run(feed or feed_dict or {}, _names(fetch_list)), fetch_list)
 
     @property
@@ -347,7 +346,7 @@ class DistributeTranspiler:
                      "current_endpoint": current_endpoint}
         plan = _DistributeTranspiler(config)
         plan.transpile(main, startup, **arguments)
-        self._plan, self._trainer, self._roles = plan, trainer_id, {}
+        self._plan, self._trainer, self._roles, self._startup = plan, trainer_id, {}, startup
         if plan.pserver_endpoints:
             self._job = _JobFolder()
             fields = {name: getattr(config, name) for name in names_of(config)}
@@ -386,8 +385,14 @@ class DistributeTranspiler:
 
     def get_startup_program(self, endpoint: str, pserver_program: Program | None = None,
                             startup_program: Program | None = None) -> Program:
-        """Runs when the server's program runs; ``exe.run`` of it does nothing."""
+        """Runs when the server's program runs; ``exe.run`` of it does nothing. The programs may only be those of
+        this endpoint and of :meth:`transpile`."""
         index = self._server(endpoint)
+        of = getattr(pserver_program, "_role", None)
+        if pserver_program is not None and of is not self._role(True, index, False):
+            raise InvalidArgumentError(f"pserver_program is not what get_pserver_program('{endpoint}') returned")
+        if startup_program is not None and startup_program is not self._startup:
+            raise InvalidArgumentError("startup_program is not the one that transpile() got")
         return self._role(True, index, True).of(self._plan.get_startup_program(endpoint))
 
     def get_pserver_programs(self, endpoint: str) -> tuple[Program, Program]:
@@ -422,6 +427,7 @@ class io:
     @staticmethod
     def save_inference_model(dirname, feeded_var_names, target_vars, executor, main_program=None, model_filename=None,
                              params_filename=None, export_for_deployment=True, program_only=False):
+        _expect("fluid.io.save_inference_model", export_for_deployment=(export_for_deployment, True))
         _io.save_inference_model(main_program or default_main_program(), global_scope(), dirname,
                                  feeded_var_names, _names(target_vars), model_filename=model_filename or "__model__",
                                  params_filename=params_filename or "", program_only=program_only, replace=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from typing import Callable, Iterable, Mapping
@@ -227,7 +228,7 @@ class Communicator:
     def send(self, var: str, value):
         """Copies a gradient: an array with the dims of the var, or Rows."""
         if isinstance(value, Rows):
-            self._core.send_rows(var, [int(row) for row in value.rows], value.height, value.values)
+            self._core.send_rows(var, [operator.index(row) for row in value.rows], value.height, value.values)
         else:
             self._core.send(var, value)
 

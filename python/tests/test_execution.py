@@ -96,6 +96,30 @@ class ExecutorTest(unittest.TestCase):
         self.assertEqual(results["copy"].lod, [[0, 2, 5]])
         self.assertEqual(results["copy"][:1].lod, [])
 
+    def test_rows_in_another_order_are_no_sequences(self):
+        lod = [[0, 2, 5]]
+        words = millrace.LodArray(numpy.arange(25).reshape(5, 5), lod=lod, dtype="float32")
+        weights = numpy.ones((5, 5), "float32")
+        words *= 1
+        for same in (words, words * 2, 1 - words, numpy.exp(words), words @ weights, words.copy(), words.astype("float64"),
+                     words[:, 1:], words[..., 0], words[:], numpy.clip(words, 0, 1), words[:, 0].T, words.reshape(5, 5, 1)):
+            self.assertEqual(same.lod, lod)
+        for other in (words[::-1], words[numpy.arange(5)], words[words[:, 0] >= 0], words.T, words.transpose(1, 0),
+                      words.swapaxes(0, 1), words.take(range(5), axis=0), numpy.flip(words, 0), numpy.roll(words, 1, 0),
+                      numpy.sort(words, 0), words.sum(axis=0), numpy.sum(words, axis=0), weights @ words, words[None],
+                      numpy.add.reduce(words, 0), words[:, 0] + weights, numpy.argsort(words, 0), words[0]):
+            self.assertEqual(getattr(other, "lod", []), [])
+        with self.assertRaisesRegex(TypeError, "float"):
+            millrace.LodArray(words, lod=[[0, 2.5, 5]])
+
+    def test_what_is_no_number_is_refused(self):
+        scope = millrace.Scope()
+        with self.assertRaisesRegex(TypeError, "'x': expected numbers, found masked elements"):
+            scope["x"] = numpy.ma.masked_array([1.0, 2.0], [False, True])
+        scope["x"] = numpy.ma.masked_array([1.0, 2.0], [False, False])
+        with self.assertRaisesRegex(TypeError, "float"):
+            scope["g"] = millrace.Rows([0.7, 2], 4, numpy.ones((2, 2), "float32"))
+
     def test_element_types(self):
         scope = millrace.Scope()
         for name in ("bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64"):

@@ -3,6 +3,7 @@ import os
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 import numpy
 
@@ -224,6 +225,63 @@ class FluidTest(unittest.TestCase):
                 self.assertEqual(exe.run(compiled, feed=feeds, fetch_list=[loss])[0].shape, (2,))
             numpy.testing.assert_allclose(fluid.global_scope()["w"], sgd_by_numpy(batches(10), 0.1)[1], rtol=1e-4)
 
+    def test_strategies_without_effect(self):
+        main, _, loss = training_net()
+
+        def compiled(parallel, **fields):
+            made = fluid.CompiledProgram(main, build_strategy=fluid.BuildStrategy(**fields))
+            return made.with_data_parallel(loss, places=2) if parallel else made
+
+        # A field that would change results, or what is written, is refused; of one that would change speed a warning.
+        exe = fluid.Executor()
+        scales = fluid.BuildStrategy.GradientScaleStrategy
+        for field, value in {"gradient_scale_strategy": scales.Customized, "debug_graphviz_path": "x",
+                             "micro_batches": 2, "async_mode": True}.items():
+            with self.assertRaisesRegex(millrace.UnimplementedError, f"build_strategy.{field}, without with_data"):
+                exe.run(compiled(False, **{field: value}))
+        with fluid.scope_guard(fluid.Scope()):
+            exe.run(training_net()[1])
+            for parallel, message in ((False, "fix_op_run_order has no effect without"), (True, "fix_op_run_order: ")):
+                with self.assertWarnsRegex(UserWarning, message):
+                    exe.run(compiled(parallel, fix_op_run_order=True), feed=next(batches(1)), fetch_list=[loss])
+
+    def test_numbers_of_devices(self):
+        main, startup, loss = training_net()
+        for places in ([], 0, fluid.CPUPlace()):
+            with self.assertRaisesRegex(millrace.InvalidArgumentError, "places: expected"):
+                fluid.CompiledProgram(main).with_data_parallel(loss, places=places)
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "was called before"):
+            fluid.CompiledProgram(main).with_data_parallel(loss, places=2).with_data_parallel(loss, places=3)
+        with mock.patch.dict(os.environ, {"CPU_NUM": "none"}):
+            for call in (lambda: fluid.CompiledProgram(main).with_data_parallel(loss),
+                         lambda: fluid.ParallelExecutor(False, loss, main)):
+                with self.assertRaisesRegex(millrace.InvalidArgumentError, "CPU_NUM: expected .*, found 'none'"):
+                    call()
+        with mock.patch.dict(os.environ, {"CPU_NUM": "3"}), fluid.scope_guard(fluid.Scope()):
+            fluid.Executor().run(startup)
+            parallel = fluid.ParallelExecutor(False, loss, main)
+            self.assertEqual(parallel.device_count, 3)
+            feeds = next(batches(1))
+            with self.assertRaisesRegex(millrace.InvalidArgumentError, "feed and feed_dict"):
+                parallel.run([loss], feed=feeds, feed_dict=feeds)
+
+    def test_programs_of_a_job_and_devices(self):
+        main, startup, loss = training_net()
+        endpoint = free_endpoints(1)[0]
+        transpiler = fluid.DistributeTranspiler()
+        transpiler.transpile(0, program=main, startup_program=startup, pservers=endpoint, trainers=1)
+        program = transpiler.get_trainer_program(wait_port=False)
+        for call in (lambda: fluid.ParallelExecutor(False, loss, program),
+                     lambda: fluid.Executor().run(fluid.CompiledProgram(program).with_data_parallel(loss))):
+            with self.assertRaisesRegex(millrace.UnimplementedError, "programs of distributed jobs on several devices"):
+                call()
+        server = transpiler.get_pserver_program(endpoint)
+        transpiler.get_startup_program(endpoint, server, startup)
+        for programs, message in (((program,), "pserver_program is not what"),
+                                  ((server, main), "startup_program is not the one")):
+            with self.assertRaisesRegex(millrace.InvalidArgumentError, message):
+                transpiler.get_startup_program(endpoint, *programs)
+
     def test_a_distributed_script(self):
         endpoints = free_endpoints(2)
         main, startup, loss = training_net()
@@ -370,6 +428,12 @@ class FluidTest(unittest.TestCase):
             fluid.ParallelExecutor(True)
         with self.assertRaises(millrace.UnimplementedError):
             fluid.DatasetFactory().create_dataset("BoxPSDataset")
+        main, _, _ = training_net()
+        with self.assertRaisesRegex(millrace.UnimplementedError, "feed_var_name='other'"):
+            fluid.Executor().run(main, feed_var_name="other")
+        with self.assertRaisesRegex(millrace.UnimplementedError, "export_for_deployment=False"):
+            fluid.io.save_inference_model("never", ["x"], ["guess"], fluid.Executor(), main,
+                                          export_for_deployment=False)
         with self.assertRaises(millrace.InvalidArgumentError):
             fluid.DistributeTranspiler().get_trainer_program()
 

@@ -184,5 +184,32 @@ TEST(QuantizeLinear, RefusesAStateOfAnotherType) {
   EXPECT_THAT(op.run_text(), HasSubstr("InState and InAccum must be one number each"));
 }
 
+// The original's kernels do not read it.
+TEST(QuantizeLinear, RefusesAZeroPoint) {
+  for (const char* const type : {"quantize_linear", "dequantize_linear"}) {
+    for (const double zero : {0.0, 3.0}) {
+      RunOp op(type);
+      op.in("X", {2}, {1, 2}).in("Scale", {1}, {1}).in("ZeroPoint", {1}, {zero}, kI32);
+      op.attr("quant_axis", -1).out("Y");
+      EXPECT_THAT(op.run_text(), HasSubstr(zero == 0 ? "ok" : "ZeroPoint must be 0"));
+    }
+  }
+}
+
+// They counted as 0.
+TEST(FakeQuantize, RefusesStatesOfOtherTypes) {
+  for (const char* const slot : {"InScale", "InState", "InAccum"}) {
+    RunOp op("fake_quantize_dequantize_moving_average_abs_max");
+    op.in("X", {2}, {1, 2});
+    for (const std::string name : {"InScale", "InState", "InAccum"})
+      op.in(name.c_str(), {1}, {1}, name == slot ? kI64 : DType::kFloat32);
+    op.attr("is_test", slot == std::string("InScale"));
+    op.out("Out").out("OutScale").out("OutState").out("OutAccum");
+    EXPECT_THAT(op.run_text(), HasSubstr(std::string(slot) + " must be one f32 or f64"));
+  }
+  RunOp op("stright_throuth_estimator_grad");
+  EXPECT_THAT(op.out("X@GRAD").run_text(), HasSubstr("Out@GRAD"));
+}
+
 }  // namespace
 }  // namespace millrace::kernels

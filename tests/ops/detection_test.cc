@@ -54,6 +54,14 @@ TEST(Matching, HasARowForEachImage) {
                 .out("NegIndices")
                 .infer(),
             "error: MatchIndices and MatchDist must have the same shape, found [2, 10] and [2, 9]");
+  for (const char* const slot : {"ClsLoss", "LocLoss"}) {
+    OneOp op("mine_hard_examples");
+    if (slot != std::string("ClsLoss")) op.in("ClsLoss", {2, 10});
+    op.in("MatchIndices", {2, 10}, kI32).in("MatchDist", {2, 10}).in(slot, {1, 20});
+    EXPECT_EQ(op.out("NegIndices").infer(), std::string("error: MatchIndices and ") + slot +
+                                                " must have the same shape, found [2, 10] and "
+                                                "[1, 20]");
+  }
 }
 
 TEST(Boxes, AreComparedAndCoded) {

@@ -53,6 +53,11 @@ TEST(ElementwiseLosses, ShapeOfThePrediction) {
             "Out=f32[4,1] Residual=f32[4,1]");
   EXPECT_EQ(infer("bce_loss", "X=f32[4,1] Label=f32[5,1]", "Out"),
             "X and Label must have the same number of elements, found [4, 1] and [5, 1]");
+  EXPECT_EQ(infer("bce_loss", "X=f32[4,1] Label=f32[4]", "Out"), "Out=f32[4,1]");
+  EXPECT_EQ(infer("bce_loss", "X=f32[4,3] Label=f32[2,6]", "Out"),
+            "X and Label must have the same dims other than 1, found [4, 3] and [2, 6]");
+  EXPECT_EQ(infer("huber_loss", "X=f32[4,3] Y=f32[3,4]", "Out"),
+            "X and Y must have the same dims other than 1, found [4, 3] and [3, 4]");
   EXPECT_EQ(grad("huber_loss", "X Y", "Out Residual"),
             "huber_loss_grad(Out@GRAD Residual -> X@GRAD Y@GRAD)");
   EXPECT_EQ(infer("huber_loss_grad", "Residual=f32[4,1] Out@GRAD=f32[4,1]", "X@GRAD Y@GRAD"),

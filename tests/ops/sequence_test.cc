@@ -30,6 +30,8 @@ TEST(Sequence, KeepsRows) {
   EXPECT_EQ(infer("sequence_concat", "X=f32[5,4]@1+f32[-1,4]@1", "Out"), "Out=f32[-1,4]@1");
   EXPECT_EQ(infer("sequence_scatter", "X=f32[2,9] Ids=i64[5,1]@1 Updates=f32[5,1]@1", "Out"),
             "Out=f32[2,9]");
+  EXPECT_EQ(infer("sequence_scatter", "X=f32[2,9] Ids=i64[6,1]@1 Updates=f32[3,2]@1", "Out"),
+            "Ids and Updates must have the same dims other than 1, found [6, 1] and [3, 2]");
   EXPECT_EQ(infer("lod_reset", "X=f32[6,4]", "Out",
                   {{"target_lod", make_attr(std::vector<int32_t>{0, 3, 6})}}),
             "Out=f32[6,4]@1");
@@ -117,6 +119,8 @@ TEST(Crf, Shapes) {
   EXPECT_EQ(
       infer("chunk_eval", "Inference=i64[-1,1]@1 Label=i64[-1,1]@1", "Precision NumInferChunks"),
       "Precision=f32[1] NumInferChunks=i64[1]");
+  EXPECT_EQ(infer("chunk_eval", "Inference=i64[6,2] Label=i64[4,3] SeqLength=i64[6]", "Precision"),
+            "Inference and Label must have the same dims other than 1, found [6, 2] and [4, 3]");
   EXPECT_EQ(grad("linear_chain_crf", "Emission Transition Label",
                  "Alpha EmissionExps TransitionExps LogLikelihood", {}, "Label"),
             "linear_chain_crf_grad(Alpha Emission EmissionExps Label LogLikelihood@GRAD Transition "

@@ -95,6 +95,8 @@ TEST(Unsqueeze, InsertsDimsOfOne) {
 TEST(Flatten, MergesDims) {
   EXPECT_EQ(x_out("flatten", {2, 3, 4}).attr("axis", 2).infer(), "Out0 f32[6, 4]");
   EXPECT_EQ(x_out("flatten2", {-1, 3, 4}).attr("axis", 0).infer(), "Out0 f32[1, -1]");
+  for (const char* const type : {"flatten", "flatten2"})
+    EXPECT_EQ(x_out(type, {}).attr("axis", 0).infer(), "Out0 f32[1]");
   EXPECT_EQ(x_out("flatten", {2, 3}).attr("axis", 3).infer(),
             "error: attribute 'axis' is 3, which is outside of [-2, 2] for X [2, 3]");
   EXPECT_EQ(x_out("flatten_contiguous_range", {-1, 3, 4, 5})
@@ -287,6 +289,14 @@ TEST(AlongAxis, TakesAndPuts) {
                 .attr("Axis", 0)
                 .infer(),
             "error: Input [4, 3] and Index [2] must have the same rank");
+  EXPECT_EQ(OneOp("put_along_axis")
+                .in("Input", {4, 3})
+                .in("Index", {2, 3}, kI64)
+                .in("Value", {3, 2})
+                .out("Result")
+                .attr("Axis", 0)
+                .infer(),
+            "error: Index and Value must have the same shape, found [2, 3] and [3, 2]");
 }
 
 TEST(Scatter, KeepsX) {
@@ -294,8 +304,12 @@ TEST(Scatter, KeepsX) {
             "Out0 f32[5, 3]");
   EXPECT_EQ(x_out("scatter", {5, 3}).in("Ids", {2}, kI64).in("Updates", {3, 3}).infer(),
             "error: Updates [3, 3] must have one row for each of Ids [2]");
+  EXPECT_EQ(x_out("scatter", {5, 3, 4}).in("Ids", {2}, kI64).in("Updates", {2, 4, 3}).infer(),
+            "error: Updates must be [2, 3, 4], found [2, 4, 3]");
   EXPECT_EQ(x_out("scatter_nd_add", {5}).in("Index", {2, 1}, kI64).in("Updates", {2}).infer(),
             "Out0 f32[5]");
+  EXPECT_EQ(x_out("scatter_nd_add", {5, 3}).in("Index", {2, 1}, kI64).in("Updates", {3, 2}).infer(),
+            "error: Updates must be [2, 3], found [3, 2]");
   EXPECT_EQ(OneOp("scatter_grad")
                 .in("Ids", {2}, kI64)
                 .in("Updates", {2, 3})

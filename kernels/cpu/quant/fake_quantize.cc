@@ -1,4 +1,5 @@
 #include "kernels/cpu/int_list.h"
+#include "kernels/cpu/needed.h"
 #include "kernels/cpu/quant/grid.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/cpu/tensor/axis_view.h"
@@ -8,12 +9,14 @@ namespace millrace::kernels {
 namespace fake_quantize {
 namespace {
 
-// The value of a one-element tensor as double; 0 if there is no tensor.
-double value_of(const Tensor* tensor) {
-  if (tensor == nullptr || tensor->numel() < 1) return 0;
-  if (tensor->dtype() == DType::kFloat64) return *tensor->data<double>();
-  if (tensor->dtype() == DType::kFloat32) return static_cast<double>(*tensor->data<float>());
-  return 0;
+// The value of a one-element tensor as double; 0 if the op lacks the input.
+StatusOr<double> value_of(const KernelContext& ctx, ArgIndex arg, const char* slot) {
+  const Tensor* const tensor = ctx.find_in(arg);
+  if (tensor == nullptr) return 0.0;
+  if (tensor->numel() == 1 && tensor->dtype() == DType::kFloat64) return *tensor->data<double>();
+  if (tensor->numel() == 1 && tensor->dtype() == DType::kFloat32)
+    return static_cast<double>(*tensor->data<float>());
+  return ctx.error("{} must be one f32 or f64, found {}", slot, describe(*tensor));
 }
 
 void store(Tensor* tensor, double value) {
@@ -67,8 +70,9 @@ StatusOr<Kernel> make_channel_wise(const KernelSetup& op, bool back) {
     if (axis >= x.rank())
       return ctx.error("attribute 'quant_axis' is {}, expected a dim of X {}", axis, describe(x));
     const AxisView view(x.dims(), axis);
-    if (is_test && (scales == nullptr || scales->numel() != view.size))
-      return ctx.error("OutScale must hold the {} scales to use", view.size);
+    if (is_test &&
+        (scales == nullptr || scales->numel() != view.size || scales->dtype() != x.dtype()))
+      return ctx.error("OutScale must hold the {} scales to use, of the type of X", view.size);
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       for (int64_t c = 0; c < view.size; ++c) {
@@ -102,14 +106,16 @@ struct Moving {
         is_test(op.attr<bool>("is_test")) {}
 
   // Adds the maximum of x to the moving average. \returns the scale to use
-  double update(const KernelContext& ctx, const Tensor& x) const {
+  StatusOr<double> update(const KernelContext& ctx, const Tensor& x) const {
     if (is_test) {
-      const double scale = value_of(ctx.find_in(in_scale));
+      MILLRACE_ASSIGN_OR_RETURN(const double scale, value_of(ctx, in_scale, "InScale"));
       store(ctx.find_out(out_scale), scale);
       return scale;
     }
-    const double state = rate * value_of(ctx.find_in(in_state)) + 1;
-    const double accum = rate * value_of(ctx.find_in(in_accum)) + magnitude_of(x);
+    MILLRACE_ASSIGN_OR_RETURN(const double last_state, value_of(ctx, in_state, "InState"));
+    MILLRACE_ASSIGN_OR_RETURN(const double last_accum, value_of(ctx, in_accum, "InAccum"));
+    const double state = rate * last_state + 1;
+    const double accum = rate * last_accum + magnitude_of(x);
     store(ctx.find_out(out_state), state);
     store(ctx.find_out(out_accum), accum);
     store(ctx.find_out(out_scale), accum / state);
@@ -128,7 +134,7 @@ StatusOr<Kernel> make_moving(const KernelSetup& op, bool back) {
   const Moving moving(op);
   const Grid grid(op, back);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    const double scale = moving.update(ctx, ctx.in(x));
+    MILLRACE_ASSIGN_OR_RETURN(const double scale, moving.update(ctx, ctx.in(x)));
     return round_all(ctx.in(x), ctx.out(out), scale, grid);
   });
 }
@@ -140,7 +146,8 @@ StatusOr<Kernel> observe(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
     // without input InScale, the scale of the last training step is not changed
-    if (!moving.is_test || moving.in_scale) (void)moving.update(ctx, x);
+    if (!moving.is_test || moving.in_scale)
+      MILLRACE_RETURN_IF_ERROR(moving.update(ctx, x).status());
     if (Tensor* const to = ctx.find_out(out))
       copy_bytes(ctx.device(), to->raw(), x.raw(), x.bytes());
     return Ok();
@@ -181,7 +188,7 @@ StatusOr<Kernel> range_abs_max(const KernelSetup& op) {
   const Grid grid(op, false);
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
-    double scale = value_of(ctx.find_in(in_scale));
+    MILLRACE_ASSIGN_OR_RETURN(double scale, value_of(ctx, in_scale, "InScale"));
     if (!is_test) {
       int64_t step = 0;
       if (const Tensor* const iter = ctx.find_in(iter_arg)) {
@@ -209,9 +216,9 @@ StatusOr<Kernel> straight_through(const KernelSetup& op) {
   const ArgIndex grad = op.input("Out@GRAD");
   const ArgIndex x_grad = op.output("X@GRAD");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(x_grad);
-    const Tensor* const from = ctx.find_in(grad);
-    if (to == nullptr || from == nullptr) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, grad, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, x_grad, *from));
+    if (to == nullptr) return Ok();
     copy_bytes(ctx.device(), to->raw(), from->raw(), from->bytes());
     return Ok();
   });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/device.h"
@@ -69,6 +70,18 @@ Compute<T> largest_magnitude(const T* x, int64_t count) {
   C largest{};
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(static_cast<C>(x[i])));
   return largest;
+}
+
+/// Quantization here has 0 at 0, and the kernels of the original ignore a zero point. Errors: an
+/// element of it, of whatever type, is not 0.
+inline Status check_zero_point(const KernelContext& ctx, ArgIndex arg, const char* slot) {
+  const Tensor* const zero = ctx.find_in(arg);
+  if (zero == nullptr) return Ok();
+  const std::byte* const bytes = zero->raw();
+  if (std::all_of(bytes, bytes + zero->bytes(), [](std::byte b) { return b == std::byte{}; }))
+    return Ok();
+  return ctx.error("{} must be 0, which the original takes it for, found {} with other numbers",
+                   slot, describe(*zero));
 }
 
 }  // namespace millrace::kernels

@@ -31,6 +31,13 @@ Grid grid_of(bool half_even) {
   return grid;
 }
 
+// The weights may be marked, and of either type.
+float weight_at(const Tensor& weights, int64_t i) {
+  return weights.dtype() == DType::kInt8
+             ? static_cast<float>(reinterpret_cast<const int8_t*>(weights.raw())[i])
+             : reinterpret_cast<const float*>(weights.raw())[i];
+}
+
 }  // namespace
 }  // namespace int8_operands
 
@@ -70,12 +77,10 @@ Status Int8Operands::update(const KernelContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(std::vector<float> given,
                             values_of(ctx, weight_scale_, "WeightScale", weights));
   if (fixed_scale_ != 0) given.assign(1, fixed_scale_);
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<float> zero,
-                            values_of(ctx, zero_point_, "WeightZeroPoint", weights));
-  if (seen_ == nullptr || weights.layout() != seen_ || given != given_ || zero != zero_) {
+  MILLRACE_RETURN_IF_ERROR(check_zero_point(ctx, zero_point_, "WeightZeroPoint"));
+  if (seen_ == nullptr || weights.layout() != seen_ || given != given_) {
     MILLRACE_ASSIGN_OR_RETURN(seen_, mark_seen(weights));
     given_ = std::move(given);
-    zero_ = std::move(zero);
     MILLRACE_RETURN_IF_ERROR(quantise(weights));
     ++version_;
   }
@@ -98,14 +103,6 @@ StatusOr<std::vector<float>> Int8Operands::values_of(const KernelContext& ctx, A
   return std::vector<float>(first, first + values->numel());
 }
 
-// The weights may be marked, and of either type.
-float Int8Operands::weight_at(const Tensor& weights, int64_t channel, int64_t i) const {
-  const float value = weights.dtype() == DType::kInt8
-                          ? static_cast<float>(reinterpret_cast<const int8_t*>(weights.raw())[i])
-                          : reinterpret_cast<const float*>(weights.raw())[i];
-  return zero_.empty() ? value : value - of_channel(zero_, channel);
-}
-
 Status Int8Operands::quantise(const Tensor& weights) {
   scales_ = given_;
   if (scales_.empty()) {
@@ -113,7 +110,7 @@ Status Int8Operands::quantise(const Tensor& weights) {
     for_runs(weights, [&](int64_t channel, int64_t first, int64_t count) {
       float& scale = scales_[channel_wise_ ? static_cast<size_t>(channel) : 0];
       for (int64_t i = first; i < first + count; ++i)
-        scale = std::max(scale, std::fabs(weight_at(weights, channel, i)));
+        scale = std::max(scale, std::fabs(weight_at(weights, i)));
     });
   }
   const Dims dims(weights.dims().begin(), weights.dims().end());
@@ -125,7 +122,7 @@ Status Int8Operands::quantise(const Tensor& weights) {
   for_runs(weights, [&](int64_t channel, int64_t first, int64_t count) {
     const float scale = of_channel(scales_, channel);
     for (int64_t i = first; weights_fit_ && i < first + count; ++i) {
-      const float value = weight_at(weights, channel, i);
+      const float value = weight_at(weights, i);
       if (are_integers_) {
         weights_fit_ = value >= -128 && value <= 127 && value == std::trunc(value);
         integers[i] = weights_fit_ ? static_cast<int8_t>(value) : int8_t{0};
@@ -221,7 +218,7 @@ Status Int8Operands::rounded_weights(const Tensor& weights, llvm::ArrayRef<float
     const float scale = of_channel(scales_, channel);
     const float factor = factors.empty() ? 1.0F : factors[static_cast<size_t>(channel)];
     for (int64_t i = first; i < first + count; ++i) {
-      const float value = weight_at(weights, channel, i);
+      const float value = weight_at(weights, i);
       to[i] = value * (scale / kInt8Bins);
       if (!are_integers_) round_to_grid(&value, to + i, 1, scale, grid);
       to[i] *= factor;

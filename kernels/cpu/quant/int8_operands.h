@@ -57,8 +57,6 @@ class Int8Operands {
   /// One value, or one for each channel; empty without the input.
   StatusOr<std::vector<float>> values_of(const KernelContext& ctx, ArgIndex arg, const char* slot,
                                          const Tensor& weights) const;
-  /// Element i of the weights, less the zero point of its channel.
-  [[nodiscard]] float weight_at(const Tensor& weights, int64_t channel, int64_t i) const;
   /// Finds the scales if none are given, and fills integers_.
   Status quantise(const Tensor& weights);
   /// Calls body(output channel, first element, count) for runs of weights of one channel.
@@ -78,7 +76,6 @@ class Int8Operands {
   LayoutPtr seen_;             ///< mark of the weights that integers_ were made of
   std::vector<float> scales_;  ///< of the weights: one, or one for each channel
   std::vector<float> given_;   ///< those that the op was given in the last run
-  std::vector<float> zero_;    ///< of integer weights: what means 0, one or one for each channel
   Tensor integers_;
   std::vector<std::unique_ptr<Tensor>> packed_;  ///< copies in other layouts
 };

@@ -4,7 +4,7 @@
 #include "kernels/registry.h"
 
 // quantize_linear and dequantize_linear: integers stored as floating point, with one scale per
-// tensor or per channel. A zero point shifts the integers.
+// tensor or per channel.
 namespace millrace::kernels {
 namespace {
 
@@ -43,7 +43,7 @@ StatusOr<AxisView> view_of(const KernelContext& ctx, const LinearArgs& args) {
   return args.axis < 0 ? AxisView(all, 0) : AxisView(x.dims(), static_cast<size_t>(args.axis));
 }
 
-// \returns null if the zero point is absent
+// \returns null if the op lacks the input
 template <typename T>
 StatusOr<const T*> per_channel(const KernelContext& ctx, ArgIndex arg, const char* slot,
                                const AxisView& view, DType dtype) {
@@ -104,8 +104,7 @@ Status quantize_as(const KernelContext& ctx, const LinearArgs& args) {
   MILLRACE_ASSIGN_OR_RETURN(const AxisView view, view_of(ctx, args));
   MILLRACE_ASSIGN_OR_RETURN(const T* const given,
                             per_channel<T>(ctx, args.scale, "Scale", view, x.dtype()));
-  MILLRACE_ASSIGN_OR_RETURN(const T* const zero,
-                            per_channel<T>(ctx, args.zero, "ZeroPoint", view, x.dtype()));
+  MILLRACE_RETURN_IF_ERROR(check_zero_point(ctx, args.zero, "ZeroPoint"));
   std::vector<T> scales(static_cast<size_t>(view.size));
   if (args.is_test) {
     if (given == nullptr) return ctx.error("input Scale holds no tensor");
@@ -119,8 +118,6 @@ Status quantize_as(const KernelContext& ctx, const LinearArgs& args) {
   if (args.only_observer) return copy_observed(ctx, x, y);
   for_channel_runs<T>(view, x, y, [&](size_t c, const T* from, T* to) {
     round_to_grid(from, to, view.inner, scales[c], args.grid);
-    if (zero == nullptr || zero[c] == T{}) return;
-    for (int64_t i = 0; i < view.inner; ++i) to[i] += zero[c];
   });
   return Ok();
 }
@@ -131,15 +128,13 @@ Status dequantize_as(const KernelContext& ctx, const LinearArgs& args) {
   MILLRACE_ASSIGN_OR_RETURN(const AxisView view, view_of(ctx, args));
   MILLRACE_ASSIGN_OR_RETURN(const T* const scales,
                             per_channel<T>(ctx, args.scale, "Scale", view, x.dtype()));
-  MILLRACE_ASSIGN_OR_RETURN(const T* const zero,
-                            per_channel<T>(ctx, args.zero, "ZeroPoint", view, x.dtype()));
+  MILLRACE_RETURN_IF_ERROR(check_zero_point(ctx, args.zero, "ZeroPoint"));
   if (scales == nullptr) return ctx.error("input Scale holds no tensor");
   Tensor& y = ctx.out(args.y);
   if (args.only_observer) return copy_observed(ctx, x, y);
   for_channel_runs<T>(view, x, y, [&](size_t c, const T* from, T* to) {
-    const T middle = zero == nullptr ? T{} : zero[c];
     const T factor = scales[c] / static_cast<T>(args.grid.bins);
-    for (int64_t i = 0; i < view.inner; ++i) to[i] = (from[i] - middle) * factor;
+    for (int64_t i = 0; i < view.inner; ++i) to[i] = from[i] * factor;
   });
   return Ok();
 }

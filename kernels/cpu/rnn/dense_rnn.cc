@@ -89,7 +89,10 @@ Status check_weights(const KernelContext& ctx, const DenseSlots& slots, const De
   for (int64_t k = 0; k < 4 * parts; ++k) {
     const Tensor& weight = ctx.in(slots.weights, static_cast<int32_t>(k));
     const auto [height, width] = weight_shape(s, t.width, k);
-    if (weight.numel() != height * width || weight.dtype() != t.input->dtype())
+    const int64_t dims[] = {height, width};
+    const bool is_bias = k >= 2 * parts;
+    if (weight.dims() != llvm::ArrayRef<int64_t>(dims).take_front(is_bias ? 1 : 2) ||
+        weight.dtype() != t.input->dtype())
       return ctx.error("WeightList[{}] must have {} rows and {} columns, found {}", k, height,
                        width, describe(weight));
   }

@@ -249,8 +249,8 @@ StatusOr<PutArgs<T>> put_args(const KernelContext& ctx, const PutGradSlots& slot
   }
   Tensor* const dx = ctx.find_out(slots.dx);
   Tensor* const dv = ctx.find_out(slots.dv);
-  if (dx != nullptr && dx->bytes() != from.bytes())
-    return ctx.error("Result@GRAD {} must have the shape of Input", describe(from));
+  if (dx != nullptr && (dx->dims() != from.dims() || dx->dtype() != from.dtype()))
+    return ctx.error("Result@GRAD {} must be as Input {}", describe(from), describe(*dx));
   if (dv != nullptr && (dv->numel() != index.numel() || dv->dtype() != from.dtype()))
     return ctx.error("Value must have an element for each of Index {}", describe(index));
   if (dx != nullptr) copy_bytes(ctx.device(), dx->raw(), from.raw(), from.bytes());

@@ -73,7 +73,7 @@ StatusOr<Kernel> scatter_kernel(const KernelSetup& op) {
 
 // X@GRAD = Out@GRAD.
 Status copy_gradient(const KernelContext& ctx, const Tensor& from, Tensor& to) {
-  if (to.bytes() != from.bytes())
+  if (to.dims() != from.dims() || to.dtype() != from.dtype())
     return ctx.error("Out@GRAD {} must have the shape of X {}", describe(from), describe(to));
   copy_bytes(ctx.device(), to.raw(), from.raw(), from.bytes());
   return Ok();
