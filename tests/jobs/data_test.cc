@@ -188,8 +188,8 @@ TEST_F(DataSetTest, AFeedThatTheExamplesReplaceIsRefused) {
 
 TEST(SplitSteps, TwoNamesOfOneStepAreRefused) {
   executor::NamedValues members;
-  members["step1/x"].as<Tensor>();
-  members["step01/x"].as<Tensor>();
+  members.emplace("step1/x", Value());
+  members.emplace("step01/x", Value());
   EXPECT_THAT(split_steps(std::move(members), 1, "feeds.npz").status().message(),
               HasSubstr("member 'step01/x': expected a name like step0/x"));
 }

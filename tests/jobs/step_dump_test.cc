@@ -71,7 +71,9 @@ TEST_F(StepDumpTest, StepsThatAreMadeAgainAreWrittenOnce) {
   auto dump = StepDump::open(options_);
   ASSERT_TRUE(dump.ok()) << dump.status().to_string();
   for (const int64_t step : {4, 5, 6, 5, 6, 7}) {
-    if (step == 5) ASSERT_TRUE((*dump)->go_back(step).ok());
+    if (step == 5) {
+      ASSERT_TRUE((*dump)->go_back(step).ok());
+    }
     NamedValues values = values_of_step();
     ASSERT_TRUE((*dump)->write(step, 2, {}, values).ok());
   }
