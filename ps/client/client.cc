@@ -199,29 +199,39 @@ StatusOr<int64_t> Client::settle() {
   }
 }
 
-// Asks all servers for their step. Sends them the step to continue from, unless this is a new
-// trainer and all of them are at the same step.
 StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int64_t ahead,
                                 Deadline deadline) {
-  std::vector<uint64_t> epochs;
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Greeting> greetings,
+                            ask_for_steps(servers, deadline));
+  if (greetings.empty()) return 0;
   std::vector<protocol::HelloAnswer> answers;
-  for (Server* const server : servers) {
-    const std::lock_guard lock(server->hello);
-    MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, say_hello(*server, deadline));
-    epochs.push_back(greeting.epoch);
-    answers.push_back(greeting.answer);
-  }
-  if (answers.empty()) return 0;
+  for (const Greeting& greeting : greetings) answers.push_back(greeting.answer);
   const Settling plan = plan_settling(answers, again, ahead);
   if (plan.joins) MILLRACE_RETURN_IF_ERROR(check_none_lost_steps(servers, plan.newest, deadline));
+  MILLRACE_RETURN_IF_ERROR(continue_at(servers, greetings, plan, deadline));
+  return plan.step;
+}
+
+StatusOr<std::vector<Client::Greeting>> Client::ask_for_steps(llvm::ArrayRef<Server*> servers,
+                                                              Deadline deadline) {
+  std::vector<Greeting> greetings;
+  for (Server* const server : servers) {
+    const std::lock_guard lock(server->hello);
+    MILLRACE_ASSIGN_OR_RETURN(greetings.emplace_back(), say_hello(*server, deadline));
+  }
+  return greetings;
+}
+
+Status Client::continue_at(llvm::ArrayRef<Server*> servers, llvm::ArrayRef<Greeting> greetings,
+                           const Settling& plan, Deadline deadline) {
   const std::string reason = servers[plan.reason]->channel->endpoint();
   for (size_t i = 0; i < servers.size(); ++i) {
     Server& server = *servers[i];
     const std::lock_guard lock(server.hello);
-    server.epoch = epochs[i];
+    server.epoch = greetings[i].epoch;
     if (!plan.is_so) {
       Request request = protocol::pack(
-          protocol::GoTo{plan.step, settled_number(server), reason, epochs[plan.reason]});
+          protocol::GoTo{plan.step, settled_number(server), reason, greetings[plan.reason].epoch});
       address(server, request);
       Reply reply;
       MILLRACE_RETURN_IF_ERROR(ask(server, request, deadline, reply));
@@ -231,21 +241,22 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
     server.last_sent.clear();
     server.recovery = {};
   }
-  return plan.step;
+  return Ok();
 }
 
 // The answers are of different moments, between which the job may have made steps: all are asked
 // again.
 Status Client::check_none_lost_steps(llvm::ArrayRef<Server*> servers, int64_t newest,
                                      Deadline deadline) {
-  for (Server* const server : servers) {
-    const std::lock_guard lock(server->hello);
-    MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, say_hello(*server, deadline));
-    if (!has_lost_steps(greeting.answer.applied, newest)) continue;
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Greeting> greetings,
+                            ask_for_steps(servers, deadline));
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const int64_t applied = greetings[i].answer.applied;
+    if (!has_lost_steps(applied, newest)) continue;
     return {StatusCode::kDistributed,
             fmt::format("the server at {} is at step {}, another one at step {}: a trainer cannot "
                         "join before the others have gone back",
-                        server->channel->endpoint(), greeting.answer.applied, newest)};
+                        servers[i]->channel->endpoint(), applied, newest)};
   }
   return Ok();
 }

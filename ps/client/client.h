@@ -24,6 +24,7 @@
 namespace millrace::ps {
 
 class KillPoint;
+struct Settling;
 
 /// How a trainer communicates with its servers.
 struct ClientOptions {
@@ -140,8 +141,16 @@ class Client {
   static uint64_t new_number(Server& server);
   static uint64_t settled_number(Server& server);
   StatusOr<Greeting> say_hello(Server& server, Deadline deadline);
+  /// One attempt of settle(). \param again  the trainer has made steps before
+  /// \param ahead  how many steps later a replacement joins
   StatusOr<int64_t> agree(llvm::ArrayRef<Server*> servers, bool again, int64_t ahead,
                           Deadline deadline);
+  /// The answers of all servers to a hello, in their order.
+  StatusOr<std::vector<Greeting>> ask_for_steps(llvm::ArrayRef<Server*> servers, Deadline deadline);
+  /// Makes the step of the plan the current one on this side, and on the servers unless all of them
+  /// are at it.
+  Status continue_at(llvm::ArrayRef<Server*> servers, llvm::ArrayRef<Greeting> greetings,
+                     const Settling& plan, Deadline deadline);
   /// Asks all servers again whether one lacks steps that another one had applied. Errors:
   /// kDistributed naming the server.
   Status check_none_lost_steps(llvm::ArrayRef<Server*> servers, int64_t newest, Deadline deadline);
