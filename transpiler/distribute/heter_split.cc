@@ -1,6 +1,7 @@
 #include "transpiler/distribute/heter_split.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -23,6 +24,8 @@ namespace {
 
 using Names = std::vector<llvm::StringRef>;
 
+// A slot of batch_norm that no kernel writes or reads.
+constexpr llvm::StringLiteral kWorkSpace = "ReserveSpace";
 constexpr int32_t kNeverMoved = role::kOptimize | role::kRpc | role::kDist | role::kLrSched;
 
 // The device of an op that a heter worker runs; empty for ops of trainers.
@@ -62,14 +65,16 @@ struct Uses {
 };
 
 Uses uses_of(const Op& op) {
-  Names inner;
-  add_mentioned(op, inner);
-  Names reads = inner;
-  Names writes = inner;
-  const auto own_reads = op.input_names();
-  const auto own_writes = op.output_names();
-  reads.insert(reads.end(), own_reads.begin(), own_reads.end());
-  writes.insert(writes.end(), own_writes.begin(), own_writes.end());
+  Names reads;
+  add_mentioned(op, reads);
+  Names writes = reads;
+  for (const auto& [slots, names] :
+       {std::pair(op.inputs(), &reads), std::pair(op.outputs(), &writes)}) {
+    for (const Slot& slot : slots) {
+      if (op.name_of(slot.name) == kWorkSpace) continue;
+      for (const Arg& arg : slot.args) names->push_back(op.name_of(arg.name));
+    }
+  }
   return {without_repeats(reads), without_repeats(writes)};
 }
 
@@ -86,6 +91,7 @@ Status check_runs_there(const Op& op) {
       return refused(op, fmt::format("look-ups of tables that stay on servers ({})", attr));
   }
   const Uses uses = uses_of(op);
+  if (uses.writes.empty()) return refused(op, "ops without outputs");
   for (const Names* const names : {&uses.reads, &uses.writes}) {
     for (const llvm::StringRef name : *names) {
       const Var* const var = op.block().find_var(name);
@@ -179,6 +185,39 @@ void find_outputs(HeterStage& stage, const llvm::StringMap<std::set<int>>& reade
         stage.outputs.push_back(name.str());
     }
   }
+  // a call returns something, even if no op uses it
+  if (stage.outputs.empty())
+    stage.outputs.push_back(uses_of(*stage.ops.back()).writes.front().str());
+}
+
+// A call needs an input. Ops that read nothing (constants) run in the trainer where a stage has no
+// others.
+void move_stages_without_inputs(HeterSplit& split) {
+  for (size_t i = 0; i < split.worker.size();) {
+    find_inputs(split.worker[i]);
+    if (!split.worker[i].inputs.empty()) {
+      ++i;
+      continue;
+    }
+    std::vector<Op*>& turn = split.trainer[i];
+    for (const std::vector<Op*>* const ops : {&split.worker[i].ops, &split.trainer[i + 1]})
+      turn.insert(turn.end(), ops->begin(), ops->end());
+    split.worker.erase(split.worker.begin() + static_cast<std::ptrdiff_t>(i));
+    split.trainer.erase(split.trainer.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  }
+}
+
+// The turns that read each var.
+llvm::StringMap<std::set<int>> readers_of(const HeterSplit& split) {
+  llvm::StringMap<std::set<int>> readers;
+  const auto add = [&](const std::vector<Op*>& ops, size_t turn) {
+    for (const Op* const op : ops)
+      for (const llvm::StringRef name : uses_of(*op).reads)
+        readers[name].insert(static_cast<int>(turn));
+  };
+  for (size_t i = 0; i < split.trainer.size(); ++i) add(split.trainer[i], 2 * i);
+  for (size_t i = 0; i < split.worker.size(); ++i) add(split.worker[i].ops, 2 * i + 1);
+  return readers;
 }
 
 Status check_returned(const HeterSplit& split, const std::vector<std::string>& returned) {
@@ -208,33 +247,37 @@ StatusOr<bool> is_of_worker(const Op& op, Turns& turns, std::string& device) {
 }  // namespace
 }  // namespace heter_split
 
+void drop_work_space(Op& op) {
+  op.remove_input(heter_split::kWorkSpace);
+  op.remove_output(heter_split::kWorkSpace);
+}
+
 StatusOr<HeterSplit> split_by_device(const Program& main,
                                      const std::vector<std::string>& returned) {
   using namespace heter_split;
   HeterSplit split;
   split.trainer.emplace_back();
   Turns turns;
-  llvm::StringMap<std::set<int>> readers;  // by var: the turns that read it
   std::string device;
   for (Op& op : main.root().ops()) {
     MILLRACE_ASSIGN_OR_RETURN(const bool on_worker, is_of_worker(op, turns, device));
-    const Uses uses = uses_of(op);
-    const int turn = turns.place(uses, on_worker);
+    const int turn = turns.place(uses_of(op), on_worker);
     const auto stage = static_cast<size_t>(turn / 2);
     while (split.worker.size() < stage + (on_worker ? 1 : 0)) {
       split.worker.emplace_back();
       split.trainer.emplace_back();
     }
     (on_worker ? split.worker[stage].ops : split.trainer[stage]).push_back(&op);
-    for (const llvm::StringRef name : uses.reads) readers[name].insert(turn);
   }
+  move_stages_without_inputs(split);
   if (split.worker.empty())
     return InvalidArgument(
-        "no op has an op_device other than a CPU, so there is nothing for heter workers");
+        "no op with inputs has an op_device other than a CPU, so there is nothing for heter "
+        "workers");
+  const llvm::StringMap<std::set<int>> readers = readers_of(split);
   llvm::StringSet<> wanted;
   for (const std::string& name : returned) wanted.insert(name);
   for (size_t i = 0; i < split.worker.size(); ++i) {
-    find_inputs(split.worker[i]);
     find_outputs(split.worker[i], readers, static_cast<int>(2 * i + 1), wanted);
     split.worker[i].message = message_of(i, split.worker[i]);
   }

@@ -39,4 +39,8 @@ struct HeterSplit {
 /// look-ups of tables that stay on servers, and vars that are neither tensors nor selected rows.
 StatusOr<HeterSplit> split_by_device(const Program& main, const std::vector<std::string>& returned);
 
+/// Removes the slots ReserveSpace of batch_norm and its gradient, which may be in different
+/// processes: the original's GPU kernels pass a work space through it, none of ours does.
+void drop_work_space(Op& op);
+
 }  // namespace millrace::transpiler

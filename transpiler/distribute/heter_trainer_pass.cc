@@ -63,7 +63,7 @@ class HeterTrainer final : public Pass {
       }
     }
     for (size_t turn = 0; turn < split.trainer.size(); ++turn) {
-      for (const Op* const op : split.trainer[turn]) block.append_clone(*op);
+      for (const Op* const op : split.trainer[turn]) drop_work_space(block.append_clone(*op));
       if (turn < split.worker.size()) append_call(block, split.worker[turn], workers_);
     }
     for (Op* const op : before) block.erase(*op);

@@ -25,11 +25,12 @@ int32_t append_stage(Program& program, const Block& from, const HeterStage& stag
   Block& root = program.root();
   Block& block = program.add_block(0);
   for (const Op* const op : stage.ops) {
-    for (const auto& names : {op->input_names(), op->output_names()}) {
+    Op& copy = block.append_clone(*op);
+    drop_work_space(copy);
+    for (const auto& names : {copy.input_names(), copy.output_names()}) {
       for (const llvm::StringRef name : names)
         if (root.find_var(name) == nullptr) declare_once(block, from, name);
     }
-    block.append_clone(*op);
   }
   return block.index();
 }
