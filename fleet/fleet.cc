@@ -20,16 +20,22 @@ Status Fleet::need_role(const char* call) const {
 
 Status Fleet::need_programs(const char* call, bool server) const {
   MILLRACE_RETURN_IF_ERROR(need_role(call));
-  if (!output_)
-    return InvalidArgument("{}: there are no programs yet, call minimize() first", call);
-  if (role_->is_server() == server) return Ok();
+  if (!job_) return InvalidArgument("{}: there are no programs yet, call minimize() first", call);
+  if (role_->is_worker() != server) return Ok();
   return InvalidArgument("{}: expected a {}, this process is a {}", call,
                          server ? "server" : "worker", role_name(role_->role));
 }
 
 Status Fleet::init(RoleMaker role) {
-  if (role.has_heter_workers() || role.role == Role::kCoordinator)
-    return Unimplemented("fleet jobs with heter workers or a coordinator are not implemented");
+  if (role.role == Role::kCoordinator)
+    return Unimplemented("fleet jobs with a coordinator are not implemented");
+  if (role.is_heter_worker() && !role.heter.device.empty() && role.heter.device != "cpu")
+    return Unimplemented("heter workers compute on the CPU, HETER_DEVICE_TYPE asks for '{}'",
+                         role.heter.device);
+  if (role.has_heter_workers() && role.heter.stage_num > 2)
+    return Unimplemented(
+        "STAGE_NUM is {}: programs are split into the stages of workers and of heter workers only",
+        role.heter.stage_num);
   if (role.is_collective)
     return Unimplemented("fleet jobs without servers (collective roles) are not implemented");
   role_ = std::move(role);
@@ -67,6 +73,11 @@ StatusOr<bool> Fleet::is_worker() const {
 StatusOr<bool> Fleet::is_server() const {
   MILLRACE_RETURN_IF_ERROR(need_role("is_server"));
   return role_->is_server();
+}
+
+StatusOr<bool> Fleet::is_heter_worker() const {
+  MILLRACE_RETURN_IF_ERROR(need_role("is_heter_worker"));
+  return role_->is_heter_worker();
 }
 
 StatusOr<bool> Fleet::is_first_worker() const {
@@ -125,6 +136,7 @@ JobSpec Fleet::job_spec() const {
   spec.servers = role_->server_endpoints;
   spec.workers = role_->worker_num;
   spec.worker_endpoints = role_->worker_endpoints;
+  spec.heter = {role_->heter.all, heter_returned_};
   spec.environment = environment_;
   spec.scheduled_rate = scheduled_rate_;
   return spec;
@@ -148,13 +160,16 @@ Status Fleet::minimize(const ops::OpRegistry& registry, const Program& main, con
   const bool stepped = std::holds_alternative<SteppedRate>(optimizer_->learning_rate);
   scheduled_rate_ = stepped ? made.learning_rate : std::string();
   MILLRACE_ASSIGN_OR_RETURN(FleetJob job, FleetJob::create(*main_, *startup_, job_spec()));
-  MILLRACE_ASSIGN_OR_RETURN(output_, job.role({role_->is_server(), role_->id}));
+  if (!role_->is_heter_worker()) {
+    MILLRACE_ASSIGN_OR_RETURN(output_, job.role({role_->is_server(), role_->id}));
+  }
   job_ = std::move(job);
   return Ok();
 }
 
 Status Fleet::init_server(const ServerTableOptions& options, ps::ServerOptions service) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_server", true));
+  if (role_->is_heter_worker()) return init_heter_worker(std::move(service));
   ServerSetup setup;
   setup.description = output_->ps_desc;
   setup.workers = role_->worker_num;
@@ -166,8 +181,21 @@ Status Fleet::init_server(const ServerTableOptions& options, ps::ServerOptions s
   return Ok();
 }
 
+Status Fleet::init_heter_worker(ps::ServerOptions service) {
+  const auto number = static_cast<size_t>(role_->id);
+  if (number >= job_->heter_workers().size())
+    return InvalidArgument("init_server: heter worker {} of {}", number,
+                           job_->heter_workers().size());
+  MILLRACE_ASSIGN_OR_RETURN(
+      heter_worker_, HeterWorker::create(*job_->heter_workers()[number].main, std::move(service)));
+  return Ok();
+}
+
 Status Fleet::init_server_from(const std::string& folder, const std::vector<std::string>& tables,
                                const ServerTableOptions& options, ps::ServerOptions service) {
+  MILLRACE_RETURN_IF_ERROR(need_programs("init_server", true));
+  if (role_->is_heter_worker())
+    return InvalidArgument("init_server: a heter worker has no tables to load");
   MILLRACE_RETURN_IF_ERROR(init_server(options, std::move(service)));
   Status loaded = server_->load(folder, tables);
   if (!loaded.ok()) server_.reset();
@@ -176,6 +204,8 @@ Status Fleet::init_server_from(const std::string& folder, const std::vector<std:
 
 Status Fleet::run_server(ps::Transport& transport) {
   MILLRACE_RETURN_IF_ERROR(need_programs("run_server", true));
+  if (heter_worker_ != nullptr)
+    return heter_worker_->serve(transport, role_->heter.all[static_cast<size_t>(role_->id)]);
   if (server_ == nullptr)
     return InvalidArgument("run_server: there are no tables yet, call init_server() first");
   return server_->serve(transport, role_->server_endpoints[static_cast<size_t>(role_->id)]);
@@ -183,6 +213,7 @@ Status Fleet::run_server(ps::Transport& transport) {
 
 void Fleet::stop_server() {
   if (server_ != nullptr) server_->stop();
+  if (heter_worker_ != nullptr) heter_worker_->stop();
 }
 
 WorkerSetup Fleet::worker_setup() const {
@@ -201,6 +232,12 @@ WorkerSetup Fleet::worker_setup() const {
   return setup;
 }
 
+std::vector<std::string> Fleet::peers_of_worker() const {
+  std::vector<std::string> peers = role_->server_endpoints;
+  peers.insert(peers.end(), role_->heter.all.begin(), role_->heter.all.end());
+  return peers;
+}
+
 Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait,
                           const ps::ClientOptions& client) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_worker", false));
@@ -208,7 +245,7 @@ Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOp
     return InvalidArgument("init_worker: the communicator of this worker is running already");
   const bool may_wait = environment_("FLAGS_LAUNCH_BARRIER").value_or("1") != "0";
   if (wait != nullptr && may_wait && strategy_.a_sync_configs().launch_barrier)
-    MILLRACE_RETURN_IF_ERROR(wait_server_ready(role_->server_endpoints, *wait));
+    MILLRACE_RETURN_IF_ERROR(wait_server_ready(peers_of_worker(), *wait));
   WorkerSetup setup = worker_setup();
   setup.client = client;
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<FleetWorker> worker,

@@ -11,6 +11,7 @@
 #include "fleet/roles/wait_servers.h"
 #include "fleet/runtime/fleet_server.h"
 #include "fleet/runtime/fleet_worker.h"
+#include "fleet/runtime/heter_worker.h"
 #include "fleet/saving/fleet_saver.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
@@ -24,9 +25,10 @@ namespace millrace::fleet {
 /// that, it is an ordinary object: one process may have several.
 ///
 ///   worker: init, distributed_optimizer, minimize, init_worker, step ..., stop_worker
-///   server: init, distributed_optimizer, minimize, init_server, run_server
+///   server and heter worker: init, distributed_optimizer, minimize, init_server, run_server
 ///
-/// Calls in another order, or of the other role, return kInvalidArgument naming both. Not
+/// Heter workers run the ops with an op_device other than a CPU for the workers. Calls in another
+/// order, or of the other role, return kInvalidArgument naming both. Not
 /// thread-safe except for stop_server(). Source: spec/fleet.md sections 1, 4 and 12.
 class Fleet {
  public:
@@ -49,6 +51,7 @@ class Fleet {
   [[nodiscard]] StatusOr<RoleMaker> role() const;
   [[nodiscard]] StatusOr<bool> is_worker() const;
   [[nodiscard]] StatusOr<bool> is_server() const;
+  [[nodiscard]] StatusOr<bool> is_heter_worker() const;
   [[nodiscard]] StatusOr<bool> is_first_worker() const;
   [[nodiscard]] StatusOr<int> worker_index() const;
   [[nodiscard]] StatusOr<int> worker_num() const;
@@ -67,12 +70,18 @@ class Fleet {
   /// changed. Errors: called before distributed_optimizer(); those of ops::minimize() and FleetJob.
   Status minimize(const ops::OpRegistry& registry, const Program& main, const Program& startup,
                   const std::string& loss);
-  /// This process's programs and descriptions; null before minimize().
+  /// Names vars, besides the loss, that heter workers compute and steps fetch. Call it before
+  /// minimize(), in all processes.
+  void fetch_from_heter_workers(std::vector<std::string> names) {
+    heter_returned_ = std::move(names);
+  }
+  /// This process's programs and descriptions; null before minimize(), and in heter workers.
   [[nodiscard]] const RoleOutput* programs() const { return output_ ? &*output_ : nullptr; }
   /// The job; null before minimize().
   [[nodiscard]] const FleetJob* job() const { return job_ ? &*job_ : nullptr; }
 
-  /// Creates the tables. Errors: called before minimize(); not a server; those of FleetServer.
+  /// Creates the tables; in a heter worker only the worker itself. Errors: called before
+  /// minimize(); not a server or heter worker; those of FleetServer and HeterWorker.
   /// \param service  deadlines and other settings of the server
   Status init_server(const ServerTableOptions& options = {}, ps::ServerOptions service = {});
   /// The same with tables that a job has saved (save_persistables()): the rows of embeddings and,
@@ -82,8 +91,8 @@ class Fleet {
   /// Errors: those of FleetServer::load().
   Status init_server_from(const std::string& folder, const std::vector<std::string>& tables = {},
                           const ServerTableOptions& options = {}, ps::ServerOptions service = {});
-  /// Serves until all workers have stopped. Errors: called before init_server(); those of
-  /// listening.
+  /// Serves, or runs ops for workers, until all workers have stopped. Errors: called before
+  /// init_server(); those of listening.
   Status run_server(ps::Transport& transport);
   /// Ends run_server(). Thread-safety: any thread, during the lifetime of the object.
   void stop_server();
@@ -132,6 +141,9 @@ class Fleet {
   Status need_worker(const char* call) const;
   [[nodiscard]] JobSpec job_spec() const;
   [[nodiscard]] WorkerSetup worker_setup() const;
+  Status init_heter_worker(ps::ServerOptions service);
+  /// Servers and heter workers, for which a worker waits.
+  [[nodiscard]] std::vector<std::string> peers_of_worker() const;
 
   EnvironmentReader environment_ = [](const std::string&) { return std::nullopt; };
   std::optional<RoleMaker> role_;
@@ -145,6 +157,8 @@ class Fleet {
   std::vector<std::string> remarks_;  ///< remarks on the role
   std::unique_ptr<FleetServer> server_;
   std::unique_ptr<FleetWorker> worker_;
+  std::vector<std::string> heter_returned_;
+  std::unique_ptr<HeterWorker> heter_worker_;
 };
 
 }  // namespace millrace::fleet

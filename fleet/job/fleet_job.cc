@@ -2,12 +2,16 @@
 
 #include <set>
 
+#include <llvm/ADT/StringRef.h>
+
 #include "fleet/job/common_accessor.h"
 #include "fleet/job/ps_desc.h"
 #include "fleet/job/runtime_json.h"
 #include "fleet/strategy/strategy_remarks.h"
 #include "framework/base/errors.h"
+#include "ops/registry.h"
 #include "ps/transport/endpoint.h"
+#include "transpiler/distribute/distribution_passes.h"
 
 namespace millrace::fleet {
 namespace {
@@ -28,9 +32,10 @@ Status check_processes(const JobSpec& spec) {
 Status check_supported(const JobSpec& spec) {
   if (spec.strategy.a_sync_configs().use_ps_gpu != 0)
     return Unimplemented("a_sync_configs.use_ps_gpu: tables in GPU memory are not implemented");
-  if (!spec.environment("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST").value_or("").empty())
+  const std::string& guard = spec.strategy.a_sync_configs().heter_worker_device_guard;
+  if (!spec.heter.endpoints.empty() && !llvm::StringRef(guard).equals_insensitive("cpu"))
     return Unimplemented(
-        "heter workers (PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST) are not implemented");
+        "a_sync_configs.heter_worker_device_guard '{}': heter workers compute on the CPU", guard);
   const TrainerDescConfigs& configs = spec.strategy.trainer_desc_configs();
   if (!configs.local_sparse.empty() || !configs.remote_sparse.empty())
     return Unimplemented(
@@ -39,19 +44,45 @@ Status check_supported(const JobSpec& spec) {
   return Ok();
 }
 
+// The environment names the workers of a job whose settings do not.
+Status read_heter_workers(JobSpec& spec) {
+  const std::string variable = "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST";
+  const std::vector<std::string> named = split_list(spec.environment(variable).value_or(""));
+  if (spec.heter.endpoints.empty()) spec.heter.endpoints = named;
+  if (spec.heter.endpoints.empty() && !spec.heter.returned.empty())
+    return InvalidArgument("heter_returned: the job has no heter workers");
+  if (named.empty() || named == spec.heter.endpoints) return Ok();
+  return InvalidArgument("the job has the heter workers '{}', but {} is '{}'",
+                         join_list(spec.heter.endpoints), variable, join_list(named));
+}
+
 }  // namespace
+
+// What trainers keep of the program is planned like any other one.
+Status FleetJob::take_heter_workers() {
+  if (spec_.heter.endpoints.empty()) return Ok();
+  without_heter_ = main_->clone();
+  MILLRACE_ASSIGN_OR_RETURN(
+      heter_workers_,
+      transpiler::make_heter_workers(*without_heter_, spec_.heter, spec_.workers,
+                                     *ops::standard_registry(), transpiler::fast_options()));
+  main_ = without_heter_.get();
+  return Ok();
+}
 
 StatusOr<FleetJob> FleetJob::create(const Program& main, const Program& startup, JobSpec spec) {
   if (spec.environment == nullptr)
     spec.environment = [](const std::string&) { return std::nullopt; };
+  MILLRACE_RETURN_IF_ERROR(read_heter_workers(spec));
   MILLRACE_RETURN_IF_ERROR(check_processes(spec));
   MILLRACE_RETURN_IF_ERROR(check_supported(spec));
   FleetJob job;
   MILLRACE_ASSIGN_OR_RETURN(job.mode_, spec.strategy.mode());
-  MILLRACE_ASSIGN_OR_RETURN(job.plan_, transpiler::plan_tables(main));
   job.main_ = &main;
   job.startup_ = &startup;
   job.spec_ = std::move(spec);
+  MILLRACE_RETURN_IF_ERROR(job.take_heter_workers());
+  MILLRACE_ASSIGN_OR_RETURN(job.plan_, transpiler::plan_tables(*job.main_));
   return job;
 }
 
@@ -77,6 +108,7 @@ StatusOr<RoleOutput> FleetJob::role(const JobRole& role) const {
                                        .worker = role.index,
                                        .scheduled_rate = spec_.scheduled_rate,
                                        .computed_rate = rate.is_computed ? rate.var : ""}));
+    transpiler::number_heter_calls(*out.programs.main, role.index);
   }
   for (std::string& remark : strategy_remarks(spec_.strategy, plan_))
     out.programs.remarks.push_back(std::move(remark));

@@ -23,8 +23,8 @@ class FleetJob {
  public:
   /// \param main, startup  the training program, with its optimizer; must outlive the result
   /// Errors: kInvalidArgument for a job without servers or workers, a malformed or repeated
-  /// endpoint, or a strategy without a mode; kUnimplemented for heter workers and tables on GPUs;
-  /// those of plan_tables().
+  /// endpoint, or a strategy without a mode; kUnimplemented for tables and heter workers on GPUs;
+  /// those of plan_tables() and make_heter_workers().
   static StatusOr<FleetJob> create(const Program& main, const Program& startup, JobSpec spec);
 
   [[nodiscard]] const JobSpec& spec() const { return spec_; }
@@ -34,12 +34,19 @@ class FleetJob {
   /// The programs and descriptions of one process. Errors: kInvalidArgument for a role that the job
   /// does not have; those of make_fleet_worker() and describe_tables().
   [[nodiscard]] StatusOr<RoleOutput> role(const JobRole& role) const;
+  /// The programs of the heter workers, in order; empty: the job has none.
+  [[nodiscard]] const std::vector<transpiler::RolePrograms>& heter_workers() const {
+    return heter_workers_;
+  }
 
  private:
   FleetJob() = default;
+  Status take_heter_workers();
 
   const Program* main_ = nullptr;
   const Program* startup_ = nullptr;
+  std::unique_ptr<Program> without_heter_;  ///< main_ with calls of heter workers; null: none
+  std::vector<transpiler::RolePrograms> heter_workers_;
   JobSpec spec_;
   transpiler::TablePlan plan_;
   ps::CommMode mode_ = ps::CommMode::kSync;

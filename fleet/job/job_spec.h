@@ -5,6 +5,7 @@
 
 #include "fleet/launch/job_environment.h"
 #include "fleet/strategy/distributed_strategy.h"
+#include "transpiler/distribute/heter_programs.h"
 
 namespace millrace::fleet {
 
@@ -14,7 +15,10 @@ struct JobSpec {
   std::vector<std::string> servers;           ///< host:port, in order
   int workers = 1;                            ///< number of trainers
   std::vector<std::string> worker_endpoints;  ///< host:port; may be empty
-  EnvironmentReader environment;              ///< CPU_NUM, FLAGS_communicator_*
+  /// Processes that run ops for the workers; none if it is empty and the environment has no
+  /// PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST.
+  transpiler::HeterWorkers heter;
+  EnvironmentReader environment;  ///< CPU_NUM, FLAGS_communicator_*
   /// The var with the learning rate of a schedule that the trainer steps; empty: a constant rate.
   std::string scheduled_rate;
 };

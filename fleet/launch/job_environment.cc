@@ -74,6 +74,16 @@ Status read_server_rank(JobEnvironment& job) {
       job.own_endpoint, join_list(job.server_endpoints));
 }
 
+Status read_heter_rank(const EnvironmentReader& read, JobEnvironment& job) {
+  const std::string workers = read("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST").value_or("");
+  job.rank = place_of(split_list(workers), job.own_endpoint);
+  if (job.rank >= 0) return Ok();
+  return InvalidArgument(
+      "environment: POD_IP and PADDLE_PORT say that this heter worker is '{}', which is not in "
+      "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST '{}'",
+      job.own_endpoint, workers);
+}
+
 Status read_trainer_rank(const EnvironmentReader& read, JobEnvironment& job) {
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> rank,
                             read_number(read, {"PADDLE_TRAINER_ID"}));
@@ -123,9 +133,11 @@ StatusOr<JobEnvironment> read_paddle(const EnvironmentReader& read) {
   JobEnvironment job;
   job.source = "PADDLE";
   job.role = first_of(read, {"TRAINING_ROLE", "PADDLE_ROLE", "PADDLE_TRAINING_ROLE"}).value_or("");
-  if (!job.role.empty() && job.role != "TRAINER" && job.role != "PSERVER")
-    return InvalidArgument("environment: expected TRAINING_ROLE TRAINER or PSERVER, found '{}'",
-                           job.role);
+  if (!job.role.empty() && job.role != "TRAINER" && job.role != "PSERVER" &&
+      job.role != "HETER_TRAINER")
+    return InvalidArgument(
+        "environment: expected TRAINING_ROLE TRAINER, PSERVER or HETER_TRAINER, found '{}'",
+        job.role);
   job.trainer_endpoints = split_list(
       first_of(read, {"PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS_ENDPOINTS"}).value_or(""));
   job.server_endpoints = server_list(read);
@@ -146,6 +158,8 @@ StatusOr<JobEnvironment> read_paddle(const EnvironmentReader& read) {
   job.local_rank = local.value_or(0);
   if (job.role == "PSERVER") {
     MILLRACE_RETURN_IF_ERROR(read_server_rank(job));
+  } else if (job.role == "HETER_TRAINER") {
+    MILLRACE_RETURN_IF_ERROR(read_heter_rank(read, job));
   } else {
     MILLRACE_RETURN_IF_ERROR(read_trainer_rank(read, job));
   }

@@ -86,13 +86,39 @@ std::vector<ChildPlan> plan_collective(const LaunchOptions& options,
   return children;
 }
 
+// The endpoints of a job with servers.
+struct Places {
+  std::vector<std::string> servers;
+  std::vector<std::string> trainers;
+  std::vector<std::string> heter_workers;
+};
+
+// The two stages of a program that trainers and heter workers share.
+void add_stages(ChildPlan& child, const Places& places) {
+  if (places.heter_workers.empty()) return;
+  const bool is_worker = child.role == "heter";
+  const std::string workers = join_list(places.heter_workers);
+  child.environment.insert(
+      {{"PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST", workers},
+       {"PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST", is_worker ? "" : workers},
+       {"PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST", is_worker ? join_list(places.trainers) : ""},
+       {"STAGE_ID", is_worker ? "2" : "1"},
+       {"STAGE_NUM", "2"},
+       {"PADDLE_STAGE_TRAINERS_NUM",
+        fmt::format("[{}, {}]", places.trainers.size(), places.heter_workers.size())},
+       {"HETER_DEVICE_TYPE", "cpu"}});
+}
+
 ChildPlan ps_child(const LaunchOptions& options, const std::string& role, int rank,
-                   const std::vector<std::string>& servers,
-                   const std::vector<std::string>& trainers) {
-  const bool is_server = role == "server";
-  const std::string& own = (is_server ? servers : trainers)[static_cast<size_t>(rank)];
+                   const Places& places) {
+  const auto& [servers, trainers, heter_workers] = places;
+  const bool is_trainer = role == "trainer";
+  const std::vector<std::string>& peers = role == "server" ? servers
+                                          : is_trainer     ? trainers
+                                                           : heter_workers;
+  const std::string& own = peers[static_cast<size_t>(rank)];
   ChildPlan child{role, rank, common(options), 0};
-  const char* const name = is_server ? "PSERVER" : "TRAINER";
+  const char* const name = role == "server" ? "PSERVER" : is_trainer ? "TRAINER" : "HETER_TRAINER";
   child.environment.insert({{"TRAINING_ROLE", name},
                             {"PADDLE_ROLE", name},
                             {"PADDLE_PSERVERS_IP_PORT_LIST", join_list(servers)},
@@ -102,10 +128,11 @@ ChildPlan ps_child(const LaunchOptions& options, const std::string& role, int ra
                             {"PADDLE_RANK", std::to_string(rank)},
                             {"PADDLE_PORT", port_of(own)},
                             {"POD_IP", host_of(own)}});
-  if (!is_server) {
+  if (is_trainer) {
     child.environment["PADDLE_TRAINER_ID"] = std::to_string(rank);
     child.environment["PADDLE_CURRENT_ENDPOINT"] = own;
   }
+  if (role != "server") add_stages(child, places);
   return child;
 }
 
@@ -117,32 +144,63 @@ std::vector<ChildPlan> with_metrics(std::vector<ChildPlan> children, const Launc
 
 }  // namespace
 
-StatusOr<std::vector<ChildPlan>> plan_launch(const LaunchOptions& options) {
-  const int servers = std::max(options.server_num, static_cast<int>(options.servers.size()));
-  const int trainers = std::max(
-      {options.trainer_num, options.nproc_per_node, static_cast<int>(options.trainers.size())});
-  if (servers + trainers > kMostChildren)
+namespace {
+
+struct Counts {
+  int servers = 0;
+  int trainers = 0;
+  int heter_workers = 0;
+  [[nodiscard]] int all() const { return servers + trainers + heter_workers; }
+};
+
+StatusOr<Counts> count_children(const LaunchOptions& options) {
+  const auto most = [](std::initializer_list<int> counts, const std::vector<std::string>& listed) {
+    return std::max(std::max(counts), static_cast<int>(listed.size()));
+  };
+  const Counts counts{most({options.server_num}, options.servers),
+                      most({options.trainer_num, options.nproc_per_node}, options.trainers),
+                      most({options.heter_worker_num}, options.heter_workers)};
+  if (counts.all() > kMostChildren)
     return usage(
-        fmt::format("expected at most {} processes, found {}", kMostChildren, servers + trainers));
-  if (trainers < 1)
+        fmt::format("expected at most {} processes, found {}", kMostChildren, counts.all()));
+  if (counts.trainers < 1)
     return usage(
         "the number of processes is not set: give --nproc_per_node, or --server_num and "
         "--trainer_num");
+  if (counts.heter_workers > 0 && counts.servers == 0)
+    return usage(
+        "--heter_worker_num needs --server_num: heter workers are part of jobs with servers");
+  if (options.metrics_port + counts.all() - 1 > kLastPort)
+    return usage(fmt::format("--metrics: {} ports starting at {} would exceed {}", counts.all(),
+                             options.metrics_port, kLastPort));
+  return counts;
+}
+
+}  // namespace
+
+StatusOr<std::vector<ChildPlan>> plan_launch(const LaunchOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const Counts counts, count_children(options));
   const int port = options.start_port;
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> trainer_list,
-                            endpoints_of("--trainers", trainers, options.trainers, options,
-                                         port == 0 ? 0 : port + servers));
-  if (options.metrics_port + servers + trainers - 1 > kLastPort)
-    return usage(fmt::format("--metrics: {} ports starting at {} would exceed {}",
-                             servers + trainers, options.metrics_port, kLastPort));
-  if (servers == 0) return with_metrics(plan_collective(options, trainer_list), options);
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> server_list,
-                            endpoints_of("--servers", servers, options.servers, options, port));
+  const auto after = [port](int others) { return port == 0 ? 0 : port + others; };
+  Places places;
+  MILLRACE_ASSIGN_OR_RETURN(places.trainers,
+                            endpoints_of("--trainers", counts.trainers, options.trainers, options,
+                                         after(counts.servers)));
+  if (counts.servers == 0) return with_metrics(plan_collective(options, places.trainers), options);
+  MILLRACE_ASSIGN_OR_RETURN(
+      places.servers, endpoints_of("--servers", counts.servers, options.servers, options, port));
+  if (counts.heter_workers > 0) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        places.heter_workers,
+        endpoints_of("--heter_workers", counts.heter_workers, options.heter_workers, options,
+                     after(counts.servers + counts.trainers)));
+  }
   std::vector<ChildPlan> children;
-  for (int i = 0; i < servers; ++i)
-    children.push_back(ps_child(options, "server", i, server_list, trainer_list));
-  for (int i = 0; i < trainers; ++i)
-    children.push_back(ps_child(options, "trainer", i, server_list, trainer_list));
+  for (const auto& [role, count] : {std::pair("server", counts.servers),
+                                    {"heter", counts.heter_workers},
+                                    {"trainer", counts.trainers}}) {
+    for (int i = 0; i < count; ++i) children.push_back(ps_child(options, role, i, places));
+  }
   return with_metrics(std::move(children), options);
 }
 

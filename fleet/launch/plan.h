@@ -13,17 +13,19 @@ struct LaunchOptions {
   int nproc_per_node = 0;  ///< ranks of a collective job on this machine
   int server_num = 0;
   int trainer_num = 0;
-  std::vector<std::string> servers;   ///< endpoints; empty: chosen by launch
-  std::vector<std::string> trainers;  ///< likewise
-  std::string host = "127.0.0.1";     ///< host of chosen endpoints
-  int start_port = 0;                 ///< first port of chosen endpoints; 0: free ports
-  int metrics_port = 0;               ///< of the first child; others follow; 0: no metrics
+  int heter_worker_num = 0;
+  std::vector<std::string> servers;        ///< endpoints; empty: chosen by launch
+  std::vector<std::string> trainers;       ///< likewise
+  std::vector<std::string> heter_workers;  ///< likewise
+  std::string host = "127.0.0.1";          ///< host of chosen endpoints
+  int start_port = 0;                      ///< first port of chosen endpoints; 0: free ports
+  int metrics_port = 0;                    ///< of the first child; others follow; 0: no metrics
   std::string job_id = "default";
 };
 
 /// One process to start.
 struct ChildPlan {
-  std::string role;  ///< "server" or "trainer"
+  std::string role;  ///< "server", "trainer" or "heter"
   int rank = 0;
   std::map<std::string, std::string> environment;  ///< added to that of the launcher
   int metrics_port = 0;                            ///< port of its metrics; 0: none

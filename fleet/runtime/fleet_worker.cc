@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "executor/feed_values.h"
 #include "executor/parallel/replica.h"
@@ -183,6 +184,7 @@ Status FleetWorker::set_plan(const WorkerSetup& setup) {
         described_facts(setup.description, static_cast<int>(i), setup.workers));
   }
   client_->set_plan(std::move(plan));
+  client_->set_heter_workers(ps::heter_workers_named_in(*setup.main));
   return Ok();
 }
 
@@ -283,7 +285,10 @@ StatusOr<std::unique_ptr<executor::PreparedProgram>> FleetWorker::prepare_thread
 }
 
 Status FleetWorker::start() {
-  MILLRACE_RETURN_IF_ERROR(ps::connect_to_servers(*client_, servers_, kReportInterval, log_));
+  std::vector<std::string> peers = servers_;
+  const std::set<std::string> workers = ps::heter_workers_named_in(*main_);
+  peers.insert(peers.end(), workers.begin(), workers.end());
+  MILLRACE_RETURN_IF_ERROR(ps::connect_to_servers(*client_, peers, kReportInterval, log_));
   MILLRACE_RETURN_IF_ERROR(send_rate());
   if (shares_steps_ && rate_main_ != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(step_counters_, step_counters_of(*rate_main_, scope_));

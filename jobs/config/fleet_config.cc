@@ -132,9 +132,13 @@ Status read_mode(JsonFields& fields, fleet::JobSpec& spec) {
 Status read_processes(JsonFields& fields, fleet::JobSpec& spec) {
   std::string servers;
   std::string trainer_endpoints;
+  std::string heter_workers;
+  std::string heter_returned;
   double workers = 1;
   MILLRACE_RETURN_IF_ERROR(fields.text("pservers", servers)
                                .text("trainer_endpoints", trainer_endpoints)
+                               .text("heter_workers", heter_workers)
+                               .text("heter_returned", heter_returned)
                                .number("trainers", workers)
                                .require("pservers")
                                .require("trainers")
@@ -144,6 +148,7 @@ Status read_processes(JsonFields& fields, fleet::JobSpec& spec) {
                            kMaxWorkers, workers);
   spec.workers = static_cast<int>(workers);
   spec.servers = fleet::split_list(servers);
+  spec.heter = {fleet::split_list(heter_workers), fleet::split_list(heter_returned)};
   spec.worker_endpoints = fleet::split_list(trainer_endpoints);
   if (!spec.worker_endpoints.empty() &&
       spec.worker_endpoints.size() != static_cast<size_t>(spec.workers))

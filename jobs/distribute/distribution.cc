@@ -40,6 +40,26 @@ StatusOr<std::vector<ps::TypedTable>> take_tables(const DistributionOptions& opt
   return make_typed_tables(options.sparse_tables, endpoints, main, startup);
 }
 
+int64_t trainers_of(const DistributionOptions& options) {
+  return std::max<int64_t>(
+      1, tp::Transpilation::count_trainers(options.transpiler, options.config, options.arguments));
+}
+
+// Ops of heter workers are replaced by calls before anything else is split.
+StatusOr<std::vector<tp::RolePrograms>> take_heter_workers(const DistributionOptions& options,
+                                                           Program& main,
+                                                           const ops::OpRegistry& registry) {
+  if (options.heter.endpoints.empty()) return std::vector<tp::RolePrograms>();
+  const bool fits = options.transpiler == "geo" ||
+                    (options.transpiler == "distribute" && options.config.mode == "pserver");
+  if (!fits)
+    return Unimplemented("'heter_workers' with transpiler '{}' and mode '{}'", options.transpiler,
+                         options.config.mode);
+  const bool watched = options.first_passes != nullptr;
+  return tp::make_heter_workers(main, options.heter, trainers_of(options), registry,
+                                watched ? *options.first_passes : tp::fast_options());
+}
+
 // What report.html and the explanation show; without a report for modes without servers.
 struct Costs {
   tp::CostInput input;
@@ -54,11 +74,6 @@ StatusOr<Costs> costs_of(const tp::Transpilation& job) {
   if (costs.input.endpoints.empty()) return costs;
   MILLRACE_ASSIGN_OR_RETURN(costs.report, tp::estimate_cost(costs.input));
   return costs;
-}
-
-int64_t trainers_of(const DistributionOptions& options) {
-  return std::max<int64_t>(
-      1, tp::Transpilation::count_trainers(options.transpiler, options.config, options.arguments));
 }
 
 std::vector<int64_t> made_trainers(const DistributionOptions& options) {
@@ -82,6 +97,12 @@ class Distribution::Roles {
         trainers_(made_trainers(options)),
         plans_(trainers_.size()) {}
 
+  // Moves ops to heter workers. To be called first.
+  Status take_heter() {
+    MILLRACE_ASSIGN_OR_RETURN(heter_, take_heter_workers(options_, *main_, registry_));
+    return Ok();
+  }
+
   // Plans one trainer per thread; the others are planned when they are built, so that not all
   // copies of a large program are in memory at once.
   Status plan() {
@@ -95,13 +116,19 @@ class Distribution::Roles {
   [[nodiscard]] const DistributionOptions& options() const { return options_; }
   [[nodiscard]] const tp::Transpilation& first() const { return *plans_[0]; }
   [[nodiscard]] size_t made() const { return trainers_.size(); }
-  // The trainers first, because they are the largest, then the servers.
-  [[nodiscard]] size_t count() const { return trainers_.size() + first().server_count(); }
+  // The trainers first, because they are the largest, then the servers and the heter workers.
+  [[nodiscard]] size_t count() const {
+    return trainers_.size() + first().server_count() + heter_.size();
+  }
 
   // Files of one role.
   Status build(size_t role, JobFiles& files) {
     if (role < trainers_.size()) return build_trainer(role, files);
     const size_t server = role - trainers_.size();
+    if (server >= first().server_count()) {
+      const size_t worker = server - first().server_count();
+      return add_both(files, "heter_" + std::to_string(worker), heter_[worker]);
+    }
     MILLRACE_ASSIGN_OR_RETURN(const tp::RolePrograms programs, first().pserver(server));
     return add_both(files, "pserver_" + std::to_string(server), programs);
   }
@@ -173,6 +200,7 @@ class Distribution::Roles {
     // The servers still need the programs of the first trainer.
     MILLRACE_ASSIGN_OR_RETURN(const tp::RolePrograms programs,
                               i == 0 ? plans_[0]->trainer() : plans_[i]->take_trainer());
+    tp::number_heter_calls(*programs.main, trainers_[i]);
     if (i == 0 && !options_.io_programs.empty())
       MILLRACE_RETURN_IF_ERROR(add_io_programs(files, role, *programs.main));
     MILLRACE_RETURN_IF_ERROR(add_both(files, role, programs));
@@ -188,6 +216,7 @@ class Distribution::Roles {
   std::unique_ptr<Program> startup_;
   std::vector<int64_t> trainers_;
   std::vector<std::unique_ptr<tp::Transpilation>> plans_;
+  std::vector<tp::RolePrograms> heter_;  // by worker
 };
 
 Distribution::Distribution() = default;
@@ -204,6 +233,7 @@ StatusOr<Distribution> Distribution::make(std::unique_ptr<Program> main,
   made.has_tables_ = !tables.empty();
   made.roles_ = std::make_unique<Roles>(std::move(main), std::move(startup), registry, options);
   Roles& roles = *made.roles_;
+  MILLRACE_RETURN_IF_ERROR(roles.take_heter());
   MILLRACE_RETURN_IF_ERROR(roles.plan());
   const tp::Transpilation& first = roles.first();
   const size_t count = roles.count();
@@ -237,6 +267,10 @@ int64_t Distribution::servers() const {
   return static_cast<int64_t>(roles_->first().server_count());
 }
 
+int64_t Distribution::heter_workers() const {
+  return static_cast<int64_t>(roles_->options().heter.endpoints.size());
+}
+
 bool Distribution::has_tables() const {
   return has_tables_;
 }
@@ -261,8 +295,11 @@ std::string Distribution::summary() const {
   std::vector<double> shares;
   for (const tp::ServerBytes& server : tp::bytes_by_server(job.properties(), job.overview()))
     shares.push_back(static_cast<double>(server.bytes()));
-  return fmt::format("{} trainers x {} pservers, {} vars -> {} slices, imbalance {:.2f}",
-                     roles_->made(), job.server_count(), origins, slices, tp::imbalance(shares));
+  const std::string workers =
+      heter_workers() == 0 ? "" : fmt::format(" x {} heter workers", heter_workers());
+  return fmt::format("{} trainers x {} pservers{}, {} vars -> {} slices, imbalance {:.2f}",
+                     roles_->made(), job.server_count(), workers, origins, slices,
+                     tp::imbalance(shares));
 }
 
 StatusOr<std::string> Distribution::explanation(bool as_json) const {

@@ -8,6 +8,7 @@
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "ops/registry.h"
+#include "transpiler/distribute/heter_programs.h"
 #include "transpiler/distribute_config.h"
 #include "transpiler/pass_manager.h"
 
@@ -26,13 +27,14 @@ struct DistributionOptions {
   transpiler::DistributeTranspilerConfig config;
   transpiler::TranspileArguments arguments;  ///< trainer_id is replaced by each of `trainers`
   std::vector<int64_t> trainers;             ///< whose programs are made; empty: all of the job
-  std::string sparse_tables;  ///< JSON: embeddings that become typed tables; empty: none
-  std::string io_programs;    ///< folder that save and load programs name; empty: no such programs
-  bool verify = true;         ///< check the programs that are made
-  bool strip_debug = false;   ///< without op_callstack
-  bool as_text = false;       ///< programs in the text form
-  bool report = false;        ///< report.html as well
-  int threads = 1;            ///< at least 1
+  std::string sparse_tables;       ///< JSON: embeddings that become typed tables; empty: none
+  transpiler::HeterWorkers heter;  ///< run ops for the trainers; no endpoints: none
+  std::string io_programs;   ///< folder that save and load programs name; empty: no such programs
+  bool verify = true;        ///< check the programs that are made
+  bool strip_debug = false;  ///< without op_callstack
+  bool as_text = false;      ///< programs in the text form
+  bool report = false;       ///< report.html as well
+  int threads = 1;           ///< at least 1
   /// How the passes of the first trainer run; null: without checks and instruments.
   const transpiler::PassManagerOptions* first_passes = nullptr;
 };
@@ -48,7 +50,8 @@ class Distribution {
   /// \param registry       must outlive the result
   /// Errors: those of transpiler::Transpilation::create(); kInvalidArgument for bad settings of a
   /// table; kUnimplemented for tables with another transpiler than distribute or another mode than
-  /// pserver; kInternal for a program that does not verify.
+  /// pserver, and for heter workers in a job without servers or a federated one; kInternal for a
+  /// program that does not verify.
   static StatusOr<Distribution> make(std::unique_ptr<Program> main,
                                      std::unique_ptr<Program> startup,
                                      const ops::OpRegistry& registry,
@@ -64,6 +67,8 @@ class Distribution {
   /// Number of trainers and servers of the job; no servers in modes without them.
   [[nodiscard]] int64_t trainers() const;
   [[nodiscard]] int64_t servers() const;
+  /// Number of heter workers of the job.
+  [[nodiscard]] int64_t heter_workers() const;
   /// True if there are typed tables.
   [[nodiscard]] bool has_tables() const;
   /// Endpoints of the servers, in order.

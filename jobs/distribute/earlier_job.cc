@@ -1,6 +1,7 @@
 #include "jobs/distribute/earlier_job.h"
 
 #include <filesystem>
+#include <utility>
 
 #include <llvm/ADT/StringRef.h>
 
@@ -15,10 +16,14 @@ constexpr const char* kProgramsOfRole[] = {"__model__", "__startup__"};
 constexpr const char* kFleetFilesOfRole[] = {"runtime.json", "ps_desc.txt", "schedule.json"};
 
 bool is_beyond(llvm::StringRef folder, const WrittenJob& job) {
-  const bool is_trainer = folder.consume_front("trainer_");
-  if (!is_trainer && !folder.consume_front("pserver_")) return false;
-  int64_t index = 0;
-  return !folder.getAsInteger(10, index) && index >= (is_trainer ? job.trainers : job.servers);
+  for (const auto& [prefix, count] : {std::pair("trainer_", job.trainers),
+                                      {"pserver_", job.servers},
+                                      {"heter_", job.heter_workers}}) {
+    if (!folder.consume_front(prefix)) continue;
+    int64_t index = 0;
+    return !folder.getAsInteger(10, index) && index >= count;
+  }
+  return false;
 }
 
 std::vector<fs::path> files_of_earlier_job(const fs::path& output, const WrittenJob& job) {

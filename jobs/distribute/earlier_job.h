@@ -8,7 +8,8 @@
 #include "framework/base/status.h"
 
 /// Files of an earlier job in the output folder that a run of the new job would use by mistake:
-/// roles beyond its number of trainers and servers, and tables that it does not have.
+/// roles beyond its number of trainers, servers and heter workers, and tables that it does not
+/// have.
 namespace millrace::jobs {
 
 /// What the new job writes.
@@ -18,6 +19,7 @@ struct WrittenJob {
   std::vector<std::string> roles;  ///< folders that this job writes; empty names are ignored
   bool is_fleet = false;           ///< of the fleet API: has no slices.json
   bool has_tables = false;         ///< has tables.json
+  int64_t heter_workers = 0;       ///< of the job
 };
 
 /// Removes such files. \param output  folder of the job

@@ -99,6 +99,7 @@ class Cluster {
 
  private:
   Status open_servers();
+  Status open_one_server(const Server::Files& files, Server::Settings settings);
   StatusOr<std::unique_ptr<Trainer>> open_one_trainer(int id);
   Status run_trainer(int id, const Steps& feeds, NamedValues& fetched, NamedValues& gathered,
                      TrainerStats& stats);
@@ -115,25 +116,31 @@ class Cluster {
   std::vector<std::unique_ptr<Server>> servers_;
 };
 
+Status Cluster::open_one_server(const Server::Files& files, Server::Settings settings) {
+  if (!options_.kill_point.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(settings.service.kill_point,
+                              ps::KillPoint::parse(options_.kill_point));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(servers_.emplace_back(),
+                            open_server(files, std::move(settings), transport_));
+  return Ok();
+}
+
 Status Cluster::open_servers() {
   const JobFolder& folder = options_.folder;
   for (int i = 0; i < folder.servers; ++i) {
-    const Server::Files files{folder.program("pserver", i), folder.startup("pserver", i),
-                              folder.slices(), options_.params};
     Server::Settings settings = options_.server;
     settings.service.threads = threads_for(folder.servers);
-    if (!options_.kill_point.empty()) {
-      MILLRACE_ASSIGN_OR_RETURN(settings.service.kill_point,
-                                ps::KillPoint::parse(options_.kill_point));
-    }
-    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
-                              open_server(files, std::move(settings), transport_));
-    if (server->trainers() != folder.trainers)
-      return InvalidData("server {} expects {} trainers, but the folder has programs of {}", i,
-                         server->trainers(), folder.trainers)
-          .in_file(folder.path)
-          .with_hint("transpile-program --trainer-id all writes those of all trainers");
-    servers_.push_back(std::move(server));
+    MILLRACE_RETURN_IF_ERROR(
+        open_one_server({folder.program("pserver", i), folder.startup("pserver", i),
+                         folder.slices(), options_.params},
+                        std::move(settings)));
+  }
+  for (int i = 0; i < folder.heter_workers; ++i) {
+    Server::Settings settings = heter_settings(options_.server, i);
+    settings.service.threads = threads_for(folder.heter_workers);
+    MILLRACE_RETURN_IF_ERROR(open_one_server(
+        {folder.program("heter", i), folder.startup("heter", i), "", ""}, std::move(settings)));
   }
   return Ok();
 }
@@ -190,7 +197,7 @@ Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& fetched, Na
 StatusOr<ClusterResult> Cluster::run() {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<Steps> feeds, read_feeds_of_all(options_));
   MILLRACE_RETURN_IF_ERROR(open_servers());
-  const auto servers = static_cast<size_t>(options_.folder.servers);
+  const size_t servers = servers_.size();
   const auto trainers = static_cast<size_t>(options_.folder.trainers);
   std::vector<Status> results(servers + trainers);
   std::vector<NamedValues> fetched(trainers);

@@ -15,14 +15,14 @@
 
 namespace millrace::jobs {
 
-/// A transpiled job whose trainers and servers all run in this process.
+/// A transpiled job whose trainers, servers and heter workers all run in this process.
 struct ClusterOptions {
   JobFolder folder;
   std::string params;      ///< whole variables; may be empty
   std::string steps_file;  ///< npz with members tT/stepK/<var>; empty: nothing is fed
   int64_t steps = 1;
   std::vector<std::string> fetches;
-  int threads = 1;            ///< of all trainers, and of all servers
+  int threads = 1;            ///< of all trainers, of all servers, and of all heter workers
   Trainer::Settings trainer;  ///< of each trainer; number and threads are set
   Server::Settings server;    ///< of each server; threads are set
   std::string kill_point;     ///< KillPoint of each role, with a count of its own; may be empty

@@ -17,9 +17,11 @@ std::string JobFolder::startup(const char* role, int index) const {
 }
 
 StatusOr<JobFolder> open_job_folder(const std::string& path) {
-  JobFolder folder{path, 0, 0};
+  JobFolder folder{path, 0, 0, 0};
   while (std::filesystem::exists(folder.program("trainer", folder.trainers))) ++folder.trainers;
   while (std::filesystem::exists(folder.program("pserver", folder.servers))) ++folder.servers;
+  while (std::filesystem::exists(folder.program("heter", folder.heter_workers)))
+    ++folder.heter_workers;
   if (folder.trainers > 0 && folder.servers > 0) return folder;
   return NotFound("'{}' has {} trainers and {} servers, expected trainer_0 and pserver_0 at least",
                   path, folder.trainers, folder.servers)

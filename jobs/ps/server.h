@@ -14,7 +14,8 @@
 namespace millrace::jobs {
 
 /// One parameter server of a job. It holds either slices of vars and what its program computes with
-/// them (ServerJob), or only typed tables (FleetServerJob).
+/// them (ServerJob), or only typed tables (FleetServerJob). A heter worker is a ServerJob that
+/// holds nothing and runs blocks for trainers.
 ///
 /// Thread-safety: one caller at a time, except for stop().
 class Server {
@@ -55,6 +56,10 @@ class Server {
   /// Ends serve(). Thread-safety: any thread.
   virtual void stop() = 0;
 };
+
+/// The settings of a heter worker: as a server, but without snapshots, as it keeps nothing between
+/// calls, and with random numbers of its own. \param number  of the worker
+Server::Settings heter_settings(Server::Settings settings, int number);
 
 /// Opens a server of the kind that matches the files: a FleetServerJob if `transpile-program
 /// --fleet` wrote them, otherwise a ServerJob. Errors: those of their open().

@@ -20,16 +20,27 @@
 #include "ps/server/load_slices.h"
 
 namespace millrace::jobs {
+namespace {
 
-StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Files& files, Settings settings,
+bool is_heter_worker(const Program& program) {
+  return llvm::any_of(program.root().ops(),
+                      [](const Op& op) { return op.type() == "heter_listen_and_serv"; });
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Files& given, Settings settings,
                                                      std::shared_ptr<ps::Transport> transport) {
   std::unique_ptr<ServerJob> job(new ServerJob());
+  Files files = given;
   job->name_ = files.program;
   ps::ServerOptions& service = settings.service;
   const auto runtime = executor::make_runtime(service.files_root);
   MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(files.program, settings.reading));
   for (const Op& op : job->program_->root().ops())
     job->trainers_ = get_attr_or<int32_t>(op, "Fanin", job->trainers_);
+  // the slices of the job are those of its servers, which a heter worker knows nothing of
+  if (is_heter_worker(*job->program_)) files.slices.clear();
   MILLRACE_RETURN_IF_ERROR(job->make_tables(files, service));
   MILLRACE_RETURN_IF_ERROR(job->read_plan(files, service));
   // block 0 only runs listen_and_serv, so there is nothing to rewrite

@@ -22,7 +22,7 @@ class ServerJob final : public Server {
  public:
   /// Reads programs, runs the startup program, loads slices, and compiles.
   /// Errors: those of readers, the startup program and compilation.
-  static StatusOr<std::unique_ptr<ServerJob>> open(const Files& files, Settings settings,
+  static StatusOr<std::unique_ptr<ServerJob>> open(const Files& given, Settings settings,
                                                    std::shared_ptr<ps::Transport> transport);
 
   [[nodiscard]] int trainers() const override { return trainers_; }

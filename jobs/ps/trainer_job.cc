@@ -133,6 +133,7 @@ Status TrainerJob::set_plan(const Files& files) {
     }
   }
   client_->set_plan(std::move(plan));
+  client_->set_heter_workers(ps::heter_workers_named_in(*program_));
   return Ok();
 }
 
@@ -150,6 +151,8 @@ Status TrainerJob::prepare_steps(const Files& files,
     return Unimplemented(
         "settings.devices above 1 with a {} trainer, which updates its own parameters",
         is_geo ? "geo" : "federated");
+  if (!ps::heter_workers_named_in(*program_).empty())
+    return Unimplemented("settings.devices above 1 with a trainer that calls heter workers");
   MILLRACE_ASSIGN_OR_RETURN(
       devices_, DeviceSteps::create(runtime, executor::Executor(runtime, options), *program_,
                                     scope_, settings_.devices, options.threads));
@@ -186,13 +189,15 @@ Status TrainerJob::prepare_workers(const std::shared_ptr<const executor::Runtime
   return Ok();
 }
 
-// Servers expect every trainer, including one whose program sends them nothing.
+// Servers and heter workers expect every trainer, including one whose program sends them nothing.
 Status TrainerJob::connect_to_servers() {
   std::vector<std::string> servers = ps::servers_named_in(*program_);
   if (slices_) {
     const std::vector<std::string>& all = slices_->properties.endpoints;
     servers.insert(servers.end(), all.begin(), all.end());
   }
+  const std::set<std::string> workers = ps::heter_workers_named_in(*program_);
+  servers.insert(servers.end(), workers.begin(), workers.end());
   std::sort(servers.begin(), servers.end());
   servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
   return ps::connect_to_servers(*client_, servers, kReportInterval,

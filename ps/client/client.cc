@@ -167,6 +167,14 @@ std::vector<Client::Server*> Client::all_servers() const {
   return servers;
 }
 
+std::vector<Client::Server*> Client::parameter_servers() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Server*> servers;
+  for (const auto& [endpoint, server] : servers_)
+    if (!heter_workers_.contains(endpoint)) servers.push_back(server.get());
+  return servers;
+}
+
 std::vector<Client::Server*> Client::synchronous_servers() const {
   std::vector<Server*> servers = all_servers();
   std::erase_if(servers, [](const Server* server) {
@@ -442,13 +450,16 @@ StatusOr<ServerMode> Client::mode_of(const std::string& endpoint) {
 std::vector<std::string> Client::endpoints() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::string> names;
-  for (const auto& [endpoint, server] : servers_) names.push_back(endpoint);
+  for (const auto& [endpoint, server] : servers_)
+    if (!heter_workers_.contains(endpoint)) names.push_back(endpoint);
   return names;
 }
 
 Status Client::complete_all(const protocol::Complete& message) {
+  std::vector<std::string> names = endpoints();
+  names.insert(names.end(), heter_workers_.begin(), heter_workers_.end());
   std::vector<Call> calls;
-  for (const std::string& endpoint : endpoints()) calls.emplace_back(endpoint, message);
+  for (const std::string& endpoint : names) calls.emplace_back(endpoint, message);
   return call_all(calls);
 }
 

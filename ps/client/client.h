@@ -64,6 +64,9 @@ class Client {
   /// Sets what this trainer knows about its servers, by endpoint; each hello has the facts about
   /// its server. Call it before the first call.
   void set_plan(std::map<std::string, PlanFacts> plan) { plan_ = std::move(plan); }
+  /// Sets the endpoints that run blocks for trainers and hold no parameters: barriers and
+  /// agreements of the servers leave them out. Call it before the first call.
+  void set_heter_workers(std::set<std::string> endpoints) { heter_workers_ = std::move(endpoints); }
   /// Sets the step that subsequent calls name.
   void set_step(int64_t step) { step_ = step; }
 
@@ -88,7 +91,7 @@ class Client {
 
   /// The mode of a server. Errors: as call().
   StatusOr<ServerMode> mode_of(const std::string& endpoint);
-  /// Servers that this client has contacted, ordered by name.
+  /// Parameter servers that this client has contacted, ordered by name.
   [[nodiscard]] std::vector<std::string> endpoints() const;
   /// Agrees with all synchronous servers on the step from which this trainer continues: 0 in a new
   /// job; where servers loaded snapshots, the step of the snapshots (the oldest if they differ; the
@@ -155,6 +158,8 @@ class Client {
   /// kDistributed naming the server.
   Status check_none_lost_steps(llvm::ArrayRef<Server*> servers, int64_t newest, Deadline deadline);
   [[nodiscard]] std::vector<Server*> all_servers() const;
+  /// Those that are no heter workers.
+  [[nodiscard]] std::vector<Server*> parameter_servers() const;
   /// Those that it has greeted.
   [[nodiscard]] std::vector<Server*> synchronous_servers() const;
   /// Sends the servers the step to which settle() will go, while calls to them still wait.
@@ -192,6 +197,7 @@ class Client {
   std::shared_ptr<Transport> transport_;
   ClientOptions options_;
   std::map<std::string, PlanFacts> plan_;
+  std::set<std::string> heter_workers_;
   PauseWatch pauses_;  ///< a server is not blamed for a deadline that passed during a pause
   std::atomic<int64_t> step_{-1};
   std::atomic<bool> must_settle_{false};

@@ -32,7 +32,7 @@ StatusOr<std::vector<Reply>> Client::ask_all(llvm::ArrayRef<Server*> servers,
 Status Client::agree_on_loss(const protocol::HelloAnswer::Suspect& lost) {
   // must not take so long that servers miss the next heartbeats
   const auto deadline = [&] { return std::chrono::steady_clock::now() + options_.heartbeat / 2; };
-  const std::vector<Server*> servers = all_servers();
+  const std::vector<Server*> servers = parameter_servers();
   protocol::Loss loss{.trainer = lost.trainer, .incarnation = lost.incarnation};
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<Reply> replies,
                             ask_all(servers, protocol::pack(loss), deadline(), {}));

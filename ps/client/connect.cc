@@ -94,6 +94,20 @@ std::vector<std::string> servers_named_in(const Program& program) {
   return {servers.begin(), servers.end()};
 }
 
+std::set<std::string> heter_workers_named_in(const Program& program) {
+  std::set<std::string> workers;
+  for (const Op& op : program.root().ops()) {
+    if (op.type() != "send_and_recv") continue;
+    for (const char* const attr : {"next_endpoints", "previous_endpoints", "endpoints"}) {
+      const auto named = get_attr_or(op, attr, std::vector<std::string>{});
+      workers.insert(named.begin(), named.end());
+    }
+    workers.insert(get_attr_or<std::string>(op, "endpoint", ""));
+  }
+  workers.erase("");
+  return workers;
+}
+
 // Where recv_varnames splits a var, its own dims say nothing about the slices.
 std::map<std::string, PlanFacts> facts_of_program(const Program& program) {
   using Names = std::vector<std::string>;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ namespace millrace::ps {
 /// once, ordered by name.
 /// Source: spec/transpiler.md section 4.
 std::vector<std::string> servers_named_in(const Program& program);
+
+/// The heter workers that run blocks for a program (send_and_recv).
+std::set<std::string> heter_workers_named_in(const Program& program);
 
 /// What the program of a trainer says about each server: the vars that recv ops fetch from it, with
 /// dtype and dims. It does not say whether servers are synchronous: programs with barriers may have

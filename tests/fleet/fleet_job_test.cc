@@ -195,7 +195,11 @@ TEST(FleetJob, RefusesWhatItCannotDo) {
     return name == "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST" ? std::optional<std::string>("h:1")
                                                            : std::nullopt;
   };
-  EXPECT_THAT(refusal(training, spec), HasSubstr("heter workers"));
+  EXPECT_THAT(refusal(training, spec), HasSubstr("there is nothing for heter workers"));
+  spec.heter.endpoints = {"h:2"};
+  EXPECT_THAT(refusal(training, spec),
+              HasSubstr("has the heter workers 'h:2', but PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST is "
+                        "'h:1'"));
   spec = synchronous();
   check_fleet_job(spec.strategy.set_table_configs("emb", {}));
   EXPECT_THAT(refusal(training, spec), HasSubstr("has fea_dim 11, expected 8"));

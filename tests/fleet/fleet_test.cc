@@ -168,9 +168,9 @@ TEST(Fleet, CallsOfTheOtherRoleAreErrors) {
 
 TEST(Fleet, RolesThatItDoesNotHave) {
   Fleet fleet;
-  RoleMaker heter = role_of(Role::kWorker, 0, {"a:1"});
-  heter.heter.all = {"h:1"};
-  EXPECT_EQ(fleet.init(heter).code(), StatusCode::kUnimplemented);
+  RoleMaker coordinator = role_of(Role::kWorker, 0, {"a:1"});
+  coordinator.role = Role::kCoordinator;
+  EXPECT_EQ(fleet.init(coordinator).code(), StatusCode::kUnimplemented);
   EXPECT_EQ(fleet.init(*user_defined_collective_role(0, {"a:1"})).code(),
             StatusCode::kUnimplemented);
   const Status missing =

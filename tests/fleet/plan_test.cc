@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "fleet/launch/job_environment.h"
+#include "fleet/roles/role_maker.h"
 
 namespace millrace::fleet {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::vector<ChildPlan> plan(const LaunchOptions& options) {
@@ -18,11 +20,15 @@ std::vector<ChildPlan> plan(const LaunchOptions& options) {
   return children.ok() ? *children : std::vector<ChildPlan>();
 }
 
+EnvironmentReader reader_of(const std::map<std::string, std::string>& variables) {
+  return [variables](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
 JobEnvironment understood(const ChildPlan& child) {
-  auto job = read_job_environment([&](const std::string& name) -> std::optional<std::string> {
-    const auto found = child.environment.find(name);
-    return found == child.environment.end() ? std::nullopt : std::optional(found->second);
-  });
+  auto job = read_job_environment(reader_of(child.environment));
   EXPECT_TRUE(job.ok()) << job.status().to_string();
   return job.ok() ? *job : JobEnvironment();
 }
@@ -70,6 +76,38 @@ TEST(Plan, TellsServersAndTrainers) {
   EXPECT_EQ(understood(children[3]).rank, 1);
   EXPECT_EQ(children[3].environment.at("PADDLE_TRAINER_ENDPOINTS"),
             "127.0.0.1:7002,127.0.0.1:7003");
+}
+
+TEST(Plan, TellsHeterWorkersAndTheirTrainers) {
+  LaunchOptions options;
+  options.server_num = 1;
+  options.trainer_num = 2;
+  options.heter_worker_num = 2;
+  options.start_port = 7000;
+  const auto children = plan(options);
+  ASSERT_EQ(children.size(), 5U);
+  EXPECT_EQ(children[0].environment.count("STAGE_ID"), 0U);
+  EXPECT_EQ(children[2].name(), "heter.1");
+  EXPECT_EQ(understood(children[2]).role, "HETER_TRAINER");
+  EXPECT_EQ(understood(children[2]).rank, 1);
+  const StatusOr<RoleMaker> worker = role_from_environment(reader_of(children[2].environment));
+  ASSERT_TRUE(worker.ok()) << worker.status().to_string();
+  EXPECT_TRUE(worker->is_heter_worker());
+  EXPECT_EQ(worker->id, 1);
+  EXPECT_EQ(worker->own_endpoint, "127.0.0.1:7004");
+  EXPECT_THAT(worker->heter.previous, ElementsAre("127.0.0.1:7001", "127.0.0.1:7002"));
+  const StatusOr<RoleMaker> trainer = role_from_environment(reader_of(children[4].environment));
+  ASSERT_TRUE(trainer.ok()) << trainer.status().to_string();
+  EXPECT_EQ(trainer->id, 1);
+  EXPECT_THAT(trainer->heter.next, ElementsAre("127.0.0.1:7003", "127.0.0.1:7004"));
+  EXPECT_THAT(trainer->heter.stage_workers, ElementsAre(2, 2));
+  options.server_num = 0;
+  EXPECT_THAT(plan_launch(options).status().message(),
+              HasSubstr("--heter_worker_num needs --server_num"));
+  std::map<std::string, std::string> lost = children[2].environment;
+  lost["PADDLE_PORT"] = "1";
+  EXPECT_THAT(read_job_environment(reader_of(lost)).status().message(),
+              HasSubstr("this heter worker is '127.0.0.1:1', which is not in"));
 }
 
 TEST(Plan, RefusesWhatDoesNotFit) {

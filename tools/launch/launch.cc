@@ -83,9 +83,16 @@ void add_launch_options(Tool& tool, LaunchFlags& flags) {
                  "number of trainers, with --server_num")
       ->check(CLI::Range(0, 1024).description(""))
       ->type_name("M");
+  app.add_option("--heter_worker_num,--heter-worker-num", flags.heter_worker_num,
+                 "number of heter workers, with --server_num")
+      ->check(CLI::Range(0, 1024).description(""))
+      ->type_name("H");
   app.add_option("--servers", flags.servers, "endpoints of the servers; default: free ports")
       ->type_name("HOST:PORT,...");
   app.add_option("--trainers", flags.trainers, "endpoints of the trainers or ranks")
+      ->type_name("HOST:PORT,...");
+  app.add_option("--heter_workers,--heter-workers", flags.heter_workers,
+                 "endpoints of the heter workers; default: free ports")
       ->type_name("HOST:PORT,...");
   app.add_option("--host", flags.host, "address of generated endpoints")->type_name("HOST");
   app.add_option("--start_port,--start-port", flags.start_port,
@@ -100,10 +107,11 @@ void add_launch_options(Tool& tool, LaunchFlags& flags) {
          "peers without it")
       ->type_name("FILE");
   app.option_defaults()->group("Children");
-  app.add_option("--metrics", flags.metrics,
-                 "port of the metrics page of the first process; the other processes use the next "
-                 "ports (servers, then trainers). Replaces {metrics} in the command; without it, "
-                 "--metrics is appended")
+  app.add_option(
+         "--metrics", flags.metrics,
+         "port of the metrics page of the first process; the other processes use the next "
+         "ports (servers, heter workers, trainers). Replaces {metrics} in the command; without it, "
+         "--metrics is appended")
       ->check(CLI::Range(1, 65535).description(""))
       ->default_str("")
       ->type_name("PORT");
@@ -129,6 +137,8 @@ StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
   options.nproc_per_node = flags.nproc_per_node;
   options.server_num = flags.server_num;
   options.trainer_num = flags.trainer_num;
+  options.heter_worker_num = flags.heter_worker_num;
+  options.heter_workers = fleet::split_list(flags.heter_workers);
   options.servers = fleet::split_list(flags.servers);
   options.trainers = fleet::split_list(flags.trainers);
   options.host = flags.host;
@@ -139,7 +149,8 @@ StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
       flags.nproc_per_node != flags.trainer_num)
     return Status(StatusCode::kUsage, "expected only one of --nproc_per_node and --trainer_num");
   const bool wants_children = flags.nproc_per_node + flags.server_num + flags.trainer_num > 0 ||
-                              !options.servers.empty() || !options.trainers.empty();
+                              !options.servers.empty() || !options.trainers.empty() ||
+                              flags.heter_worker_num > 0 || !options.heter_workers.empty();
   for (const std::string& remark : fleet::unread_variables(fleet::process_environment()))
     tool.log(LogLevel::kWarning, remark);
   std::vector<ChildPlan> children;

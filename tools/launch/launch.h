@@ -12,7 +12,9 @@ struct LaunchFlags {
   int nproc_per_node = 0;
   int server_num = 0;
   int trainer_num = 0;
+  int heter_worker_num = 0;
   std::string servers;
+  std::string heter_workers;
   std::string trainers;
   std::string host = "127.0.0.1";
   int start_port = 0;

@@ -46,14 +46,18 @@ void add_trainer_flags(Tool& tool, PsFlags& flags) {
   CLI::App& app = tool.app();
   app.option_defaults()->group("Parameter servers");
   app.add_option("--role", flags.role,
-                 "trainer or pserver of a transpiled job; auto: from "
+                 "trainer, pserver or heter (worker) of a transpiled job; auto: from "
                  "TRAINING_ROLE in the environment")
-      ->check(CLI::IsMember({"trainer", "pserver", "auto"}).description(""))
+      ->check(CLI::IsMember({"trainer", "pserver", "heter", "auto"}).description(""))
       ->type_name("ROLE");
   app.add_option("--trainer-id", flags.trainer_id, "number of this trainer")
       ->check(CLI::Range(0, 1 << 20).description(""))
       ->type_name("N");
-  app.add_option("--cluster", flags.cluster, "inproc: all trainers and servers in this process")
+  app.add_option("--heter-id", flags.heter_id, "number of this heter worker")
+      ->check(CLI::Range(0, 1 << 20).description(""))
+      ->type_name("N");
+  app.add_option("--cluster", flags.cluster,
+                 "inproc: all trainers, servers and heter workers in this process")
       ->check(CLI::IsMember({"inproc"}).description(""))
       ->type_name("KIND");
   app.add_option("--stats", flags.stats,

@@ -17,6 +17,7 @@ struct PsFlags {
   std::string cluster;     ///< inproc: all roles in this process
   std::string transpiled;  ///< output folder of transpile-program
   int trainer_id = 0;
+  int heter_id = 0;
   std::string stats;     ///< file for statistics of a trainer (json); empty: none
   std::string report;    ///< file for the page about a cluster in one process; empty: none
   std::string endpoint;  ///< where a server listens; empty: the endpoint in its program

@@ -40,8 +40,10 @@ void raise_descriptor_limit() {
 
 }  // namespace
 
-StatusOr<int> run_server(Tool& tool, const jobs::Server::Files& files, const PsFlags& flags,
-                         const std::string& files_root) {
+namespace {
+
+StatusOr<int> serve(Tool& tool, const jobs::Server::Files& files, const PsFlags& flags,
+                    jobs::Server::Settings settings) {
   if (files.program.empty())
     return Status(StatusCode::kUsage, "expected the program of the server (--program)");
   keep_freed_memory();
@@ -55,8 +57,6 @@ StatusOr<int> run_server(Tool& tool, const jobs::Server::Files& files, const PsF
                             jobs::open_transport(connection, tool.log_sink(), &metrics));
   ps::CallTrace trace;
   if (!flags.trace.empty()) transport = ps::make_tracing_transport(std::move(transport), trace);
-  MILLRACE_ASSIGN_OR_RETURN(jobs::Server::Settings settings,
-                            server_settings(tool, flags, files_root));
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<jobs::Server> job,
                             jobs::open_server(files, std::move(settings), transport));
   job->on_ready([&metrics](const std::string& endpoint) {
@@ -83,6 +83,21 @@ StatusOr<int> run_server(Tool& tool, const jobs::Server::Files& files, const PsF
   if (watch.seen() == 0) return kDone;
   tool.log(LogLevel::kInfo, fmt::format("stopped by signal {}", watch.seen()));
   return watch.exit_code();
+}
+
+}  // namespace
+
+StatusOr<int> run_server(Tool& tool, const jobs::Server::Files& files, const PsFlags& flags,
+                         const std::string& files_root) {
+  MILLRACE_ASSIGN_OR_RETURN(jobs::Server::Settings settings,
+                            server_settings(tool, flags, files_root));
+  return serve(tool, files, flags, std::move(settings));
+}
+
+StatusOr<int> run_heter_worker(Tool& tool, const jobs::Server::Files& files, const PsFlags& flags,
+                               int number) {
+  MILLRACE_ASSIGN_OR_RETURN(jobs::Server::Settings settings, server_settings(tool, flags, ""));
+  return serve(tool, files, flags, jobs::heter_settings(std::move(settings), number));
 }
 
 }  // namespace millrace::tools

@@ -12,5 +12,8 @@ namespace millrace::tools {
 /// or 130.
 StatusOr<int> run_server(Tool& tool, const jobs::Server::Files& files, const PsFlags& flags,
                          const std::string& files_root);
+/// The same for a heter worker. \param number  of the worker
+StatusOr<int> run_heter_worker(Tool& tool, const jobs::Server::Files& files, const PsFlags& flags,
+                               int number);
 
 }  // namespace millrace::tools

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
@@ -140,24 +141,33 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
 
 // The role and index of this process in a job.
 struct Part {
-  std::string role;  // trainer or pserver
+  std::string role;  // trainer, pserver or heter
   int index = 0;
 };
+
+// TRAINING_ROLE in the environment, and the role.
+constexpr std::pair<const char*, const char*> kLaunched[] = {
+    {"TRAINER", "trainer"}, {"PSERVER", "pserver"}, {"HETER_TRAINER", "heter"}};
 
 // Determined by the flags, or with --role auto by the environment that launchers set.
 StatusOr<Part> part_of(const Tool& tool, const RunOptions& options) {
   Part part{options.ps.role, options.ps.trainer_id};
+  if (part.role == "heter") part.index = options.ps.heter_id;
   if (options.ps.role != "auto") return part;
   MILLRACE_ASSIGN_OR_RETURN(const fleet::JobEnvironment job,
                             fleet::read_job_environment(fleet::process_environment()));
-  if (job.role != "TRAINER" && job.role != "PSERVER") {
+  const auto* const found =
+      llvm::find_if(kLaunched, [&](const auto& role) { return job.role == role.first; });
+  if (found == std::end(kLaunched)) {
     return Status(StatusCode::kUsage,
                   fmt::format("--role auto: TRAINING_ROLE in the environment is '{}', expected "
-                              "TRAINER or PSERVER",
+                              "TRAINER, PSERVER or HETER_TRAINER",
                               job.role));
   }
-  part.role = job.role == "TRAINER" ? "trainer" : "pserver";
-  if (!tool.given("--trainer-id")) part.index = job.rank;
+  part.role = found->second;
+  const bool is_given = tool.given(part.role == "heter" ? "--heter-id" : "--trainer-id");
+  if (part.role == "heter") part.index = options.ps.heter_id;
+  if (!is_given) part.index = job.rank;
   return part;
 }
 
@@ -206,6 +216,9 @@ StatusOr<int> run_role(Tool& tool, const RunOptions& given) {
     options.ps.trainer_id = part.index;
     return run_trainer(tool, options);
   }
+  if (part.role == "heter")
+    return run_heter_worker(tool, {options.program, options.startup, "", ""}, options.ps,
+                            part.index);
   return run_server(tool,
                     {options.program, options.startup,
                      jobs::find_slices(options.ps.slices, options.program), options.params},

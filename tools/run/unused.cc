@@ -19,7 +19,8 @@ enum Kind : unsigned {
   kTrainerRun = 8,
   kServerRun = 16,
   kClusterRun = 32,
-  kAllRuns = 63,
+  kHeterRun = 64,
+  kAllRuns = 127,
 };
 
 enum class Unread : uint8_t { kWarn, kRefuse };
@@ -32,7 +33,8 @@ struct Use {
 };
 
 constexpr unsigned kRuns = kOnceRun | kTimedRun | kTrainerRun;
-constexpr unsigned kPeers = kTrainerRun | kServerRun;
+constexpr unsigned kListens = kServerRun | kHeterRun;
+constexpr unsigned kPeers = kTrainerRun | kListens;
 constexpr unsigned kServes = kServerRun | kClusterRun;
 constexpr std::string_view kExamples = "--data|--files";
 constexpr Unread kRefuse = Unread::kRefuse;
@@ -40,8 +42,8 @@ constexpr Unread kRefuse = Unread::kRefuse;
 // Every option of the program except the common ones; --role, --cluster, --stats, --report and
 // --metrics have separate checks.
 constexpr Use kUses[] = {
-    {"--program", kRuns | kServerRun, {}, kRefuse},
-    {"--startup", kRuns | kServerRun, {}, kRefuse},
+    {"--program", kRuns | kListens, {}, kRefuse},
+    {"--startup", kRuns | kListens, {}, kRefuse},
     {"--params", kRuns | kServes, {}, kRefuse},
     {"--model-dir", kOnceRun | kTimedRun, {}, kRefuse},
     {"--params-filename", kOnceRun | kTimedRun, "--model-dir|--save-model"},
@@ -91,7 +93,7 @@ constexpr Use kUses[] = {
     {"--optimize", kRuns | kBatchRun | kClusterRun},
     {"--cpu-isa", kAllRuns, {}, kRefuse},
     {"--inter-op", kOnceRun | kTimedRun | kBatchRun},
-    {"--allow-dir", kAllRuns},
+    {"--allow-dir", kAllRuns & ~unsigned{kHeterRun}},
     {"--benchmark", kTimedRun, {}, kRefuse},
     {"--warmup", kTimedRun},
     {"--duration", kTimedRun},
@@ -121,8 +123,9 @@ constexpr Use kUses[] = {
     {"--share-vars-fetch", kOnceRun, "--share-vars-program"},
     {"--share-vars-output", kOnceRun, "--share-vars-program"},
     {"--trainer-id", kTrainerRun | kServerRun},
+    {"--heter-id", kHeterRun},
     {"--transpiled", kPeers | kClusterRun, {}, kRefuse},
-    {"--slices", kPeers, {}, kRefuse},
+    {"--slices", kTrainerRun | kServerRun, {}, kRefuse},
     {"--job", kPeers},
     {"--deadline-ms", kTrainerRun | kClusterRun},
     {"--kill-point", kPeers | kClusterRun},
@@ -132,17 +135,17 @@ constexpr Use kUses[] = {
     {"--tls-key", kPeers, {}, kRefuse},
     {"--job-key", kPeers | kOnceRun | kBatchRun | kTimedRun, {}, kRefuse},
     {"--transport", kPeers},
-    {"--insecure-listen", kServerRun},
+    {"--insecure-listen", kListens},
     {"--etcd", kPeers, {}, kRefuse},
     {"--etcd-lease-s", kPeers, "--etcd"},
     {"--reconnect-timeout-ms", kPeers | kClusterRun},
     {"--max-message-bytes", kPeers},
-    {"--grace", kServerRun},
-    {"--endpoint", kServerRun, {}, kRefuse},
-    {"--advertise", kServerRun, "--etcd"},
+    {"--grace", kListens},
+    {"--endpoint", kListens, {}, kRefuse},
+    {"--advertise", kListens, "--etcd"},
     {"--silence-timeout-ms", kPeers},
-    {"--start-timeout-ms", kServes},
-    {"--elastic", kServes},
+    {"--start-timeout-ms", kServes | kHeterRun},
+    {"--elastic", kServes | kHeterRun},
     {"--snapshot-dir", kServes, {}, kRefuse},
     {"--snapshot-every", kServes, "--snapshot-dir"},
     {"--snapshot-interval-ms", kServes, "--snapshot-dir"},
@@ -170,8 +173,9 @@ struct Run {
 Run kind_of(const RunOptions& options) {
   if (!options.ps.cluster.empty()) return {kClusterRun, "--cluster"};
   // the same command line is used for trainers and servers
-  if (options.ps.role == "auto") return {kTrainerRun | kServerRun, "--role auto"};
+  if (options.ps.role == "auto") return {kPeers, "--role auto"};
   if (options.ps.role == "pserver") return {kServerRun, "--role pserver"};
+  if (options.ps.role == "heter") return {kHeterRun, "--role heter"};
   if (!options.ps.role.empty()) return {kTrainerRun, "--role trainer"};
   if (!options.batch.empty()) return {kBatchRun, "--batch"};
   if (options.benchmark > 0) return {kTimedRun, "--benchmark"};

@@ -44,6 +44,8 @@ constexpr FieldUse kFieldUses[] = {
     {"--runtime-split-send-recv", kPserverForm},
     {"--half-async", kPserverForm},
     {"--completely-not-async", kPserverForm},
+    {"--heter-workers", kClusterForms},
+    {"--heter-returned", kClusterForms},
     {"--geo-sgd-mode", kPserverForm | kGeoForm},
     {"--geo-sgd-need-push-nums", kGeoForm},
     {"--mode", kPserverForm | kNccl2Form | kCollectiveForm},
@@ -112,6 +114,8 @@ Status check_fields(const Tool& tool, const TranspileOptions& options) {
   }
   if (form.form == kGeoForm && tool.given("--geo-sgd-mode") && !options.config.geo_sgd_mode)
     return {StatusCode::kUsage, "geo_sgd_mode is false, but transpiler is 'geo'"};
+  if (!options.heter.returned.empty() && options.heter.endpoints.empty())
+    return {StatusCode::kUsage, "--heter-returned needs --heter-workers"};
   for (const FieldUse& use : kFieldUses) {
     const std::string flag(use.flag);
     if ((use.forms & form.form) != 0 || !tool.differs(flag)) continue;

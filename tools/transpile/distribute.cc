@@ -49,6 +49,7 @@ StatusOr<jobs::DistributionOptions> distribution_options(const Tool& tool,
   out.arguments = options.arguments;
   out.sparse_tables = options.sparse_tables;
   out.io_programs = options.io_programs;
+  out.heter = options.heter;
   out.verify = options.verify;
   out.strip_debug = options.strip_debug;
   out.as_text = options.format == "text";
@@ -64,7 +65,8 @@ StatusOr<jobs::DistributionOptions> distribution_options(const Tool& tool,
 
 // Removes files of an earlier job that would be taken for those of this one.
 Status clear_output(const Tool& tool, const jobs::Distribution& job) {
-  jobs::WrittenJob written{job.trainers(), job.servers(), {}, false, job.has_tables()};
+  jobs::WrittenJob written{job.trainers(), job.servers(),    {},
+                           false,          job.has_tables(), job.heter_workers()};
   for (const std::vector<jobs::JobFile>& files : job.files())
     for (const jobs::JobFile& file : files) written.roles.push_back(file.role);
   return jobs::clear_earlier_job(tool.common().output, written,

@@ -41,6 +41,15 @@ void add_pserver_fields(CLI::App& app, TranspileOptions& o) {
   add_switch(app, "--completely-not-async", c.completely_not_async,
              "servers merge gradients per trainer")
       ->group(group);
+  app.add_option("--heter-workers", o.heter.endpoints,
+                 "processes that run the ops with an op_device other than a CPU, "
+                 "host:port,host:port")
+      ->delimiter(',')
+      ->group(group);
+  app.add_option("--heter-returned", o.heter.returned,
+                 "their vars that trainers fetch, besides the loss")
+      ->delimiter(',')
+      ->group(group);
   add_switch(app, "--geo-sgd-mode", c.geo_sgd_mode, "needs --transpiler geo")->group(group);
   app.add_option("--geo-sgd-need-push-nums", c.geo_sgd_need_push_nums, "steps between two pushes")
       ->capture_default_str()

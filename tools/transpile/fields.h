@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tools/common/tool.h"
+#include "transpiler/distribute/heter_programs.h"
 #include "transpiler/distribute_config.h"
 
 namespace millrace::tools {
@@ -18,9 +19,10 @@ struct TranspileOptions {
   std::string trainer_id = "0";           ///< a number, or "all"
   millrace::transpiler::DistributeTranspilerConfig config;
   millrace::transpiler::TranspileArguments arguments;
-  std::string program_attrs;  ///< JSON object
-  std::string sparse_tables;  ///< JSON object: embeddings that become typed tables
-  std::string io_programs;    ///< directory name for save and load programs; empty: none
+  std::string program_attrs;                 ///< JSON object
+  std::string sparse_tables;                 ///< JSON object: embeddings that become typed tables
+  millrace::transpiler::HeterWorkers heter;  ///< processes that run ops for the trainers
+  std::string io_programs;  ///< directory name for save and load programs; empty: none
   bool explain = false;
   bool strip_debug = false;
   std::string format = "pb";  ///< pb or text

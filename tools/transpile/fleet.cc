@@ -56,6 +56,22 @@ void log_remarks(const Tool& tool, const std::vector<RoleFiles>& roles) {
   }
 }
 
+Status write_heter_workers(Tool& tool, const fleet::FleetJob& job, const ops::OpRegistry& registry,
+                           const TranspileOptions& options) {
+  for (size_t i = 0; i < job.heter_workers().size(); ++i) {
+    const transpiler::RolePrograms& programs = job.heter_workers()[i];
+    const std::string folder = fmt::format("heter_{}", i);
+    for (const auto& [name, program] :
+         {std::pair("__model__", programs.main.get()), {"__startup__", programs.startup.get()}}) {
+      if (options.verify)
+        MILLRACE_RETURN_IF_ERROR(jobs::check_made_program(registry, *program, folder + "/" + name));
+      MILLRACE_RETURN_IF_ERROR(write_below(
+          tool, folder, name, jobs::made_program_bytes(*program, options.format == "text")));
+    }
+  }
+  return Ok();
+}
+
 }  // namespace
 
 StatusOr<int> write_fleet(Tool& tool, const TranspileOptions& options) {
@@ -74,8 +90,12 @@ StatusOr<int> write_fleet(Tool& tool, const TranspileOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<RoleFiles> roles,
                             make_roles(job, *registry, options.verify));
   const bool as_text = options.format == "text";
-  jobs::WrittenJob written{
-      job.spec().workers, static_cast<int64_t>(job.spec().servers.size()), {}, true, false};
+  jobs::WrittenJob written{job.spec().workers,
+                           static_cast<int64_t>(job.spec().servers.size()),
+                           {},
+                           true,
+                           false,
+                           static_cast<int64_t>(job.heter_workers().size())};
   for (const auto& [folder, output] : roles) written.roles.push_back(folder);
   MILLRACE_RETURN_IF_ERROR(jobs::clear_earlier_job(
       tool.common().output, written, tool.common().force ? Replace::kYes : Replace::kNo));
@@ -90,6 +110,7 @@ StatusOr<int> write_fleet(Tool& tool, const TranspileOptions& options) {
     if (!programs.schedule.empty())
       MILLRACE_RETURN_IF_ERROR(write_below(tool, folder, "schedule.json", programs.schedule));
   }
+  MILLRACE_RETURN_IF_ERROR(write_heter_workers(tool, job, *registry, options));
   log_remarks(tool, roles);
   if (!job.spec().strategy.a_sync_configs().launch_barrier)
     tool.log(LogLevel::kWarning,
