@@ -23,4 +23,10 @@ struct BootClock {
   }
 };
 
+/// For how long this machine was suspended since it was started. The two clocks are read one after
+/// the other, so differences below 100 ms mean nothing.
+inline BootClock::duration suspended_time() noexcept {
+  return BootClock::now().time_since_epoch() - std::chrono::steady_clock::now().time_since_epoch();
+}
+
 }  // namespace millrace

@@ -152,4 +152,14 @@ StatusOr<Garbage> collect_garbage(const std::string& root, int keep, bool all_in
   return garbage;
 }
 
+Status remove_checkpoints_after(const std::string& root, int64_t step,
+                                const std::shared_ptr<FileCalls>& calls) {
+  const std::shared_ptr<FileCalls> used = or_system(calls);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries,
+                            list_checkpoints(root, used));
+  for (auto entry = entries.rbegin(); entry != entries.rend() && entry->step > step; ++entry)
+    MILLRACE_RETURN_IF_ERROR(remove_checkpoint(*used, entry->folder));
+  return Ok();
+}
+
 }  // namespace millrace::io

@@ -81,4 +81,9 @@ StatusOr<Garbage> collect_garbage(const std::string& root, int keep, bool all_in
                                   bool dry_run = false,
                                   const std::shared_ptr<FileCalls>& calls = nullptr);
 
+/// Removes all checkpoints after a step, complete or not, the newest one first. No save may be
+/// running. Errors: kIo; then earlier ones are left, which are still after the step.
+Status remove_checkpoints_after(const std::string& root, int64_t step,
+                                const std::shared_ptr<FileCalls>& calls = nullptr);
+
 }  // namespace millrace::io

@@ -135,6 +135,11 @@ Status Cluster::open_servers() {
         open_one_server({folder.program("pserver", i), folder.startup("pserver", i),
                          folder.slices(), options_.params},
                         std::move(settings)));
+    if (const int trainers = servers_.back()->trainers(); trainers != folder.trainers)
+      return InvalidData("server {} expects {} trainers, but the folder has programs of {}", i,
+                         trainers, folder.trainers)
+          .in_file(folder.path)
+          .with_hint("transpile-program --trainer-id all writes those of all trainers");
   }
   for (int i = 0; i < folder.heter_workers; ++i) {
     Server::Settings settings = heter_settings(options_.server, i);

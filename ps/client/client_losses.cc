@@ -8,6 +8,7 @@
 
 #include "ps/client/client.h"
 #include "ps/client/decisions.h"
+#include "ps/transport/epoch.h"
 
 // Heartbeats of a trainer, and what it does about a lost trainer that it hears of by them.
 namespace millrace::ps {
@@ -20,7 +21,8 @@ StatusOr<std::vector<Reply>> Client::ask_all(llvm::ArrayRef<Server*> servers,
   call_pool_.run(servers.size(), [&](size_t i) {
     Request own = request;
     address(*servers[i], own);
-    if (!earlier.empty()) own.epoch = earlier[i].epoch;
+    // a server that was started again learns of it before a call of this trainer greets it
+    own.epoch = earlier.empty() ? any_run_of(own.epoch) : earlier[i].epoch;
     results[i] = ask(*servers[i], own, deadline, replies[i]);
   });
   for (Status& result : results) MILLRACE_RETURN_IF_ERROR(std::move(result));
@@ -46,10 +48,13 @@ Status Client::agree_on_loss(const protocol::HelloAnswer::Suspect& lost) {
 }
 
 // Keeps the servers from taking a trainer with a long step for lost. Errors are ignored: the next
-// call reports them.
+// call reports them. A round that waits for a server which is down does not make the next one late.
 void Client::send_heartbeats() {
   std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, options_.heartbeat, [this] { return stop_; })) {
+  auto next = std::chrono::steady_clock::now() + options_.heartbeat;
+  while (!wake_.wait_until(lock, next, [this] { return stop_; })) {
+    next = std::max(next, std::chrono::steady_clock::now() - options_.heartbeat);
+    next += options_.heartbeat;
     lock.unlock();
     try {
       send_heartbeat();
@@ -64,21 +69,32 @@ void Client::send_heartbeat() {
   const std::vector<Server*> servers = all_servers();
   std::mutex found;
   std::map<std::pair<int, uint64_t>, protocol::HelloAnswer::Suspect> suspects;
+  size_t reached = 0;  // servers that can be asked about suspects
+  const auto until = std::chrono::steady_clock::now() + options_.heartbeat;
   // in parallel, so that one server that is down does not delay the heartbeats to the others
   call_pool_.run(servers.size(), [&](size_t i) {
     Server& each = *servers[i];
-    const std::unique_lock hello(each.hello, std::try_to_lock);
-    if (!hello.owns_lock() || !each.greeted) return;
-    Request request = hello_of(each, true);
-    request.epoch = each.epoch;
+    Request request;
+    {
+      // not during the call: to a server that is down, calls would never come to greet it again
+      const std::unique_lock hello(each.hello, std::try_to_lock);
+      if (!hello.owns_lock() || !each.greeted) return;
+      request = hello_of(each, true);
+      request.epoch = each.epoch;
+    }
     Reply reply;
-    if (!ask(each, request, std::chrono::steady_clock::now() + options_.heartbeat, reply).ok())
-      return;
-    const StatusOr<protocol::HelloAnswer> answer = protocol::hello_answer(reply);
-    if (!answer.ok()) return;
+    Status status = ask(each, request, until, reply);
+    // the connection has ended, perhaps before the server heard anything
+    if (!status.ok() && reply.epoch == 0 && std::chrono::steady_clock::now() < until)
+      status = ask(each, request, until, reply);
     const std::lock_guard own(found);
+    if (reply.epoch != 0) ++reached;
+    const StatusOr<protocol::HelloAnswer> answer = protocol::hello_answer(reply);
+    if (!status.ok() || !answer.ok()) return;
     for (const auto& lost : answer->suspects) suspects[{lost.trainer, lost.incarnation}] = lost;
   });
+  // to ask a server that does not respond would make the next heartbeats late
+  if (reached < servers.size()) return;
   for (const auto& [key, lost] : suspects)
     if (is_training_ && lost.trainer != options_.trainer) (void)agree_on_loss(lost);
 }

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
+#include <llvm/ADT/ScopeExit.h>
 
 #include "framework/base/errors.h"
 #include "ps/transport/endpoint.h"
@@ -21,6 +25,8 @@ constexpr std::chrono::milliseconds kDiscoveringTransportPause{200};
 // An entry may outlive its server by the length of a lease. A server that is up responds faster
 // than this.
 constexpr std::chrono::milliseconds kProbe{1000};
+// How long the directory may take to say where a server is that was found before.
+constexpr std::chrono::milliseconds kDirectory{1000};
 // How often a server is reminded of callers whose calls wait for the directory.
 constexpr std::chrono::milliseconds kReminder{500};
 
@@ -52,23 +58,54 @@ class DiscoveringChannel final : public Channel {
 
  private:
   // The channel to the server's current address. One thread looks it up; others wait for the
-  // result.
+  // result, none beyond its own deadline.
   StatusOr<std::shared_ptr<Channel>> find(Deadline deadline) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!searched_.wait_until(lock, deadline, [this] { return !is_searching_; }))
+      return Status(StatusCode::kDistributed,
+                    fmt::format("the address of '{}' was not found in time", name_));
     if (channel_ != nullptr) return channel_;
+    is_searching_ = true;
+    const auto ended = llvm::make_scope_exit([&] {
+      if (!lock.owns_lock()) lock.lock();
+      is_searching_ = false;
+      searched_.notify_all();
+    });
+    lock.unlock();
+    StatusOr<std::shared_ptr<Channel>> found = search(deadline);
+    lock.lock();
+    if (found.ok()) channel_ = *found;
+    return found;
+  }
+
+  // A server keeps its address while the directory does not respond; one that has lost its name
+  // since refuses calls.
+  StatusOr<std::optional<std::string>> look_up(Deadline deadline) {
+    if (last_address_.empty()) return directory_->find(name_, deadline);
+    const auto now = Clock::now();
+    const auto half = std::min<Clock::duration>(kDirectory, (deadline - now) / 2);
+    StatusOr<std::optional<std::string>> address = directory_->find(name_, now + half);
+    if (address.status().code() == StatusCode::kDistributed) return std::optional(last_address_);
+    return address;
+  }
+
+  StatusOr<std::shared_ptr<Channel>> search(Deadline deadline) {
     const auto begin = Clock::now();
-    if (was_there_) deadline = std::min(deadline, begin + patience_);
+    if (!last_address_.empty()) deadline = std::min(deadline, begin + patience_);
     for (;;) {
       Status absent;
-      const StatusOr<std::optional<std::string>> address = directory_->find(name_, deadline);
-      if (!address.ok()) return address.status();
-      if (!address->has_value()) {
+      MILLRACE_ASSIGN_OR_RETURN(const std::optional<std::string> address, look_up(deadline));
+      if (!address) {
         absent = Status(StatusCode::kDistributed,
                         fmt::format("no server has announced itself as '{}'", name_));
-      } else if (absent = probe(**address, deadline); absent.ok()) {
-        MILLRACE_ASSIGN_OR_RETURN(channel_, transport_->connect(**address));
-        was_there_ = true;
-        return channel_;
+      } else if (absent = probe(*address, deadline); absent.ok()) {
+        MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Channel> channel, transport_->connect(*address));
+        // calls to a process that was paused and replaced would wait until it runs again
+        const auto before = last_channel_.lock();
+        if (before != nullptr && last_address_ != *address) before->interrupt();
+        last_address_ = *address;
+        last_channel_ = channel;
+        return channel;
       }
       if (Clock::now() + kDiscoveringTransportPause >= deadline) {
         const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -92,8 +129,12 @@ class DiscoveringChannel final : public Channel {
   std::chrono::milliseconds patience_;
   std::function<Status(const std::string&, Deadline)> probe_;
   std::mutex mutex_;
+  std::condition_variable searched_;
+  bool is_searching_ = false;
   std::shared_ptr<Channel> channel_;
-  bool was_there_ = false;
+  // Where it was found last. Only the thread that searches uses these.
+  std::string last_address_;
+  std::weak_ptr<Channel> last_channel_;
 };
 
 // The address to announce for a server that listens at `endpoint`.

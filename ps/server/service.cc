@@ -178,7 +178,11 @@ Status Service::hello(const Call& call, const protocol::Hello& message) {
   std::unique_lock lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(wait_for_term(lock, call.deadline));
   MILLRACE_RETURN_IF_ERROR(check_after_pause());
-  MILLRACE_RETURN_IF_ERROR(end_if_superseded(call.request));
+  if (Status status = end_if_superseded(call.request); !status.ok()) {
+    // the heartbeat of a trainer that has made no call since this server was started again
+    if (core_->trainers.knows(caller)) core_->trainers.at(caller.trainer).seen = core_->now();
+    return status;
+  }
   MILLRACE_RETURN_IF_ERROR(check_plan(*core_, caller.trainer, message.plan));
   const auto must_wait = [&] {
     return steps_ != nullptr ? steps_->rules().must_wait(caller)
@@ -321,21 +325,27 @@ Status Service::check_trainers() {
   const Clock::time_point now = core_->now();
   const ServerOptions& options = core_->options;
   Trainers& trainers = core_->trainers;
-  const bool starts = options.start_timeout.count() > 0 && now - started_ > options.start_timeout;
+  const auto limit = options.silence_timeout;
+  // a trainer that was never heard must not end those that wait for it
+  const bool starts =
+      (options.start_timeout.count() > 0 && now - started_ > options.start_timeout) ||
+      (options.elastic && steps_ != nullptr && steps_->has_waited_half(now));
   for (int id = 0; id < trainers.count(); ++id) {
     Trainer& trainer = trainers.at(id);
     const bool absent = trainer.life == Trainer::Life::kAbsent;
+    const bool is_silent = limit.count() > 0 && now - trainer.seen > limit;
+    // heartbeats to the process that served before show that it runs, but has not called since
+    const bool runs = trainer.incarnation != 0 && limit.count() > 0 && !is_silent;
     const bool silent =
         (trainer.life == Trainer::Life::kLive || trainer.life == Trainer::Life::kGathering ||
          trainer.life == Trainer::Life::kJoining) &&
-        options.silence_timeout.count() > 0 && now - trainer.seen > options.silence_timeout;
-    if (!(absent && starts) && !silent) continue;
+        is_silent;
+    if (!(absent && starts && !runs) && !silent) continue;
     const std::string who = trainers.describe(id, now);
     if (!options.elastic) {
-      return {
-          StatusCode::kDistributed,
-          fmt::format("{} is lost: no call for {} s", who,
-                      (absent ? options.start_timeout : options.silence_timeout).count() / 1000)};
+      return {StatusCode::kDistributed,
+              fmt::format("{} is lost: no call for {} s", who,
+                          (absent ? options.start_timeout : limit).count() / 1000)};
     }
     MILLRACE_RETURN_IF_ERROR(give_up(id));
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "framework/base/boot_clock.h"
 #include "ps/metrics/metrics.h"
 #include "ps/protocol/messages.h"
 #include "ps/server/async_pushes.h"
@@ -180,12 +181,13 @@ class Service final : public Handler {
   };
 
   std::unique_ptr<ServerCore> core_;
-  std::unique_ptr<SyncSteps> steps_;      ///< synchronous servers
-  std::unique_ptr<AsyncPushes> pushes_;   ///< asynchronous servers
-  std::unique_ptr<Snapshots> snapshots_;  ///< null: no snapshots are taken
-  std::unique_ptr<ServerTerm> term_;      ///< null: no snapshots are taken
-  bool has_claimed_ = true;               ///< the term is written down
-  Clock::duration checked_at_{0};         ///< pauses when the term was last checked
+  std::unique_ptr<SyncSteps> steps_;                  ///< synchronous servers
+  std::unique_ptr<AsyncPushes> pushes_;               ///< asynchronous servers
+  std::unique_ptr<Snapshots> snapshots_;              ///< null: no snapshots are taken
+  std::unique_ptr<ServerTerm> term_;                  ///< null: no snapshots are taken
+  bool has_claimed_ = true;                           ///< the term is written down
+  Clock::duration checked_at_{0};                     ///< pauses when the term was last checked
+  BootClock::duration suspended_ = suspended_time();  ///< at that time
   std::map<CommBarrier, ServerBarrierState> barriers_;
   int inside_ = 0;                ///< running calls with a sequence number
   int changing_ = 0;              ///< those of them that change variables (asynchronous servers)

@@ -390,7 +390,7 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
 Status Service::go_back(std::unique_lock<std::mutex>& lock, const Call& call,
                         const protocol::GoTo& message, const StepRules::Move& move) {
   const int64_t step = message.step;
-  std::optional<io::Checkpoint> checkpoint;
+  std::optional<Snapshots::Found> found;
   if (move.loads) {
     if (snapshots_ == nullptr)
       return NotFound("this server ({}) takes no snapshots, so it cannot go back to step {}",
@@ -401,7 +401,7 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, const Call& call,
         "trainer {} asks this server ({}) to go back from step {} to step {}, because the server "
         "at {} is at that step",
         call.trainer(), core_->plan.endpoint, steps_->applied(), step, printable(message.oldest)));
-    MILLRACE_ASSIGN_OR_RETURN(checkpoint, snapshots_->find(step));
+    MILLRACE_ASSIGN_OR_RETURN(found, snapshots_->find(step));
     steps_->note_reason(message);
   }
   // from here on, calls of the old epoch are refused, and waiting calls end
@@ -411,9 +411,9 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, const Call& call,
   const bool empty =
       core_->pauses.wait_until(core_->changed, lock, call.deadline, [&] { return inside_ == 0; });
   Status status = empty ? Ok() : Status(StatusCode::kDistributed, "calls did not end in time");
-  if (status.ok() && checkpoint) {
+  if (status.ok() && found) {
     const auto frozen = core_->freeze();
-    status = snapshots_->go_back(*checkpoint);
+    status = snapshots_->go_back(*found);
     steps_->restore(step);
     reach(core_->options.kill_point, "server/after-go-back");
   }

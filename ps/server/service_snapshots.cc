@@ -15,6 +15,7 @@ namespace {
 
 // How long a snapshot waits for calls that change variables.
 constexpr std::chrono::seconds kLongestChange{180};
+constexpr std::chrono::milliseconds kShortestSuspension{100};
 
 }  // namespace
 
@@ -61,8 +62,10 @@ Status Service::wait_for_term(std::unique_lock<std::mutex>& lock, Deadline deadl
 
 Status Service::check_after_pause() {
   const Clock::duration paused = core_->pauses.paused();
-  if (paused == checked_at_) return core_->failure;
+  const BootClock::duration suspended = suspended_time();
+  if (paused == checked_at_ && suspended - suspended_ < kShortestSuspension) return core_->failure;
   checked_at_ = paused;
+  suspended_ = suspended;
   return check_term();
 }
 

@@ -197,8 +197,8 @@ Status Snapshots::load_tables(const io::Checkpoint& checkpoint) {
   return Ok();
 }
 
-StatusOr<io::Checkpoint> Snapshots::find(int64_t applied) {
-  if (Status status = saver_.wait(); !status.ok())
+StatusOr<Snapshots::Found> Snapshots::find(int64_t applied) {
+  if (Status status = finish(); !status.ok())
     core_.log("a snapshot could not be written: " + status.message());
   MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(root_));
   std::string there;
@@ -210,19 +210,30 @@ StatusOr<io::Checkpoint> Snapshots::find(int64_t applied) {
     if (!text.ok()) continue;
     const StatusOr<CallsRecord> calls = parse_calls(*text);
     if (!calls.ok()) continue;
-    if (calls->applied == applied) return checkpoint;
+    if (calls->applied == applied) return Found{entry->step, *std::move(checkpoint)};
     there += fmt::format("{}{}", there.empty() ? "" : ", ", calls->applied);
   }
   return NotFound("this server ({}) has no snapshot of step {}; it has {}", core_.plan.endpoint,
                   applied, there.empty() ? "none" : there);
 }
 
-Status Snapshots::go_back(const io::Checkpoint& checkpoint) {
+// Not before the state is loaded: until then, a process that is started again could still use the
+// later ones.
+Status Snapshots::go_back(const Found& found) {
   int64_t applied = 0;
-  MILLRACE_RETURN_IF_ERROR(load(checkpoint, applied));
+  MILLRACE_RETURN_IF_ERROR(load(found.checkpoint, applied));
+  if (Status status = io::remove_checkpoints_after(root_, found.number); !status.ok())
+    return std::move(status).with_note("while removing snapshots of steps that are done again");
+  MILLRACE_RETURN_IF_ERROR(list_saved());
   core_.log(fmt::format("went back to step {}", applied));
   MILLRACE_RETURN_IF_ERROR(take(moment(applied)));
   return finish();
+}
+
+Status Snapshots::finish() {
+  Status status = saver_.wait();
+  has_failed_ |= !status.ok();
+  return status;
 }
 
 bool Snapshots::is_due(int64_t applied, Clock::time_point now) const {
@@ -259,6 +270,7 @@ Status Snapshots::take(const Moment& moment) {
                                    {.replace = Replace::kYes, .threads = 1, .calls = calls}, kept);
       }));
   taken_at_ = moment.applied;
+  has_failed_ = false;
   taken_ = Clock::now();
   return Ok();
 }

@@ -39,13 +39,20 @@ class Snapshots {
   StatusOr<bool> restore(int64_t& applied);
   /// The term of the server that saved the snapshot that restore() loaded; 0: not known.
   [[nodiscard]] uint64_t term() const { return term_; }
+  /// A snapshot and its number in the folder.
+  struct Found {
+    int64_t number = 0;
+    io::Checkpoint checkpoint;
+  };
   /// Finds the newest snapshot of exactly that step; waits for a snapshot that is being written.
   /// Errors: kNotFound with the available steps; kIo.
-  StatusOr<io::Checkpoint> find(int64_t applied);
-  /// Loads that snapshot. Later snapshots belong to a discarded course of the job, so the same
-  /// state is saved again as the newest. No other thread may use variables meanwhile.
-  /// Errors: those of reading and writing.
-  Status go_back(const io::Checkpoint& checkpoint);
+  StatusOr<Found> find(int64_t applied);
+  /// Loads that snapshot. Later snapshots belong to a discarded course of the job: they are
+  /// removed, since find() would return one of them for a step whose snapshot is not written again.
+  /// Then the same state is saved as the newest, with the calls of the processes that are known
+  /// now. No other thread may use variables meanwhile.
+  /// Errors: those of reading, removing and writing.
+  Status go_back(const Found& found);
   /// True if a snapshot is due: at multiples of `snapshot_every`, whenever this process began, so
   /// that all servers of a job have snapshots of the same steps; and after `snapshot_interval`.
   [[nodiscard]] bool is_due(int64_t applied, Clock::time_point now) const;
@@ -64,10 +71,12 @@ class Snapshots {
   /// mutex of the core, so that other calls go on. Errors: those of writing the previous snapshot,
   /// in which case this one is not started; of locking the folder; of memory for the copies.
   Status take(const Moment& moment);
-  /// True if the last snapshot is of exactly that step.
-  [[nodiscard]] bool is_at(int64_t applied) const { return number_ > 0 && taken_at_ == applied; }
-  /// Waits for the snapshot that is being written. \returns its outcome
-  Status finish() { return saver_.wait(); }
+  /// True if the last snapshot is of exactly that step, and was not reported to have failed.
+  [[nodiscard]] bool is_at(int64_t applied) const {
+    return number_ > 0 && taken_at_ == applied && !has_failed_;
+  }
+  /// Waits for the snapshot that is being written. \returns its outcome, once
+  Status finish();
 
  private:
   /// Locks the folder unless that is done. \param patience  for a holder that may be ending
@@ -91,6 +100,7 @@ class Snapshots {
   int64_t number_ = 0;       ///< of the last snapshot; increases even if the step is the same
   uint64_t term_ = 0;
   int64_t taken_at_ = 0;
+  bool has_failed_ = false;  ///< the last snapshot could not be written
   Clock::time_point taken_;
 };
 

@@ -259,21 +259,27 @@ void StepRules::restore(int64_t applied) {
 void StepRules::suspect(int trainer) {
   Trainer& who = trainers_.at(trainer);
   if (who.life == Life::kJoining) who.is_placed = true;
+  who.is_unheard = who.life == Life::kAbsent;
   who.life = Life::kSuspected;
 }
 
 bool StepRules::suspect_reported(const protocol::Loss& message) {
-  if (!is_open(message) || trainers_.at(message.trainer).life == Life::kSuspected) return false;
-  if (message.incarnation != 0) trainers_.at(message.trainer).incarnation = message.incarnation;
-  suspect(message.trainer);
-  return true;
+  if (!is_open(message)) return false;
+  Trainer& lost = trainers_.at(message.trainer);
+  const bool is_new = lost.life != Life::kSuspected;
+  if (is_new) suspect(message.trainer);
+  if (message.incarnation != 0) {
+    lost.incarnation = message.incarnation;
+    lost.is_unheard = false;
+  }
+  return is_new;
 }
 
 // A server that was started again may not know the process, or the server that has lost it may not.
 bool StepRules::is_known(const protocol::Loss& message) const {
   const Trainer& lost = trainers_.at(message.trainer);
   return lost.incarnation == message.incarnation || lost.life == Life::kAbsent ||
-         message.incarnation == 0;
+         (lost.life == Life::kSuspected && lost.is_unheard) || message.incarnation == 0;
 }
 
 bool StepRules::lacks_steps_of(const protocol::Loss& message) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/ranges.h>
+#include <llvm/ADT/ScopeExit.h>
 
 #include "framework/base/errors.h"
 #include "framework/names.h"
@@ -156,6 +157,8 @@ Status SyncSteps::wait_applied(const Request& request, bool sent_everywhere,
   if (sent_everywhere && rules_.confirm(trainer)) core_.changed.notify_all();
   if (applied() < core_.trainers.at(trainer).sent)
     reach(core_.options.kill_point, "server/in-barrier");
+  const auto half = half_times_.insert(core_.now() + (deadline - Clock::now()) / 2);
+  const auto ended = llvm::make_scope_exit([&] { half_times_.erase(half); });
   return core_.wait_for(
       request, lock, deadline, [&] { return rules_.may_fetch(trainer); },
       [&] {

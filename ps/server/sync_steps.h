@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,11 @@ class SyncSteps {
   /// \param sent_everywhere  all servers have answered its send barriers
   Status wait_applied(const Request& request, bool sent_everywhere,
                       std::unique_lock<std::mutex>& lock, Deadline deadline);
+  /// True if a call waits for the end of a step and has used up half of its time. The caller must
+  /// hold the mutex.
+  [[nodiscard]] bool has_waited_half(Clock::time_point now) const {
+    return !half_times_.empty() && now > *half_times_.begin();
+  }
   /// Records that the trainer that calls has fetched; it may send again. The caller must hold the
   /// mutex. Errors: kDistributed in the wrong phase; those of ServerCore::check_served().
   /// \param is_repeat  the call was carried out before
@@ -99,6 +105,9 @@ class SyncSteps {
   std::vector<std::unique_ptr<MergedBlock>> merged_;
   llvm::StringMap<Slot> slots_;                   // by name in the program
   std::vector<llvm::StringMap<Slot>> own_names_;  // by trainer: alternative names of its slots
+  /// Of the calls that wait for the end of a step: when half of their time is over, by
+  /// ServerCore::now().
+  std::multiset<Clock::time_point> half_times_;
   StepCounts counts_;
   StepRules rules_;
 };

@@ -33,11 +33,13 @@ struct Trainer {
   Life life = Life::kAbsent;
   uint64_t incarnation = 0;
   SequenceWindow window;
-  KeptReplies replies;      ///< to its calls that run a block
-  int64_t sent = 0;         ///< send barriers
-  int64_t fetched = 0;      ///< fetch barriers
-  int64_t confirmed = 0;    ///< send barriers that all servers have answered, as it has said
-  bool is_placed = false;   ///< has done nothing since it was moved to its step
+  KeptReplies replies;     ///< to its calls that run a block
+  int64_t sent = 0;        ///< send barriers
+  int64_t fetched = 0;     ///< fetch barriers
+  int64_t confirmed = 0;   ///< send barriers that all servers have answered, as it has said
+  bool is_placed = false;  ///< has done nothing since it was moved to its step
+  bool is_unheard =
+      false;  ///< suspected while it was absent: other servers know which process it is
   int64_t settled_at = -1;  ///< step that it last went back to
   uint64_t fetch_call = 0;  ///< sequence number of its last fetch barrier
   int64_t step = -1;        ///< step that its last call named
@@ -86,7 +88,7 @@ class Trainers {
   /// True if the caller is the process that said hello last for its trainer.
   [[nodiscard]] bool knows(const Caller& caller) const;
   /// Checks that the caller has sent a hello, and was neither lost nor replaced since, and has not
-  /// left. Errors: as hello().
+  /// left. To report a loss, a trainer that is absent here needs no hello. Errors: as hello().
   [[nodiscard]] Status check_served(const Request& request) const;
   /// The trainer that calls, which was heard now. Errors: as check_served().
   StatusOr<Trainer*> find(const Request& request, Clock::time_point now);

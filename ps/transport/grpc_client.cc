@@ -79,6 +79,7 @@ class GrpcChannel final : public Channel {
 
   [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
   Status call(const Request& request, Deadline deadline, Reply& reply) override;
+  void interrupt() override;
 
  private:
   std::shared_ptr<grpc::Channel> new_channel();
@@ -178,6 +179,12 @@ void GrpcChannel::cut(Connection& connection) {
   for (CallStream* const call : connection.calls) call->cancel();
   over.swap(connection.resting);
   std::erase_if(connections_, [&](const auto& held) { return held.get() == &connection; });
+}
+
+void GrpcChannel::interrupt() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const std::shared_ptr<Connection>& connection : connections_)
+    for (CallStream* const call : connection->calls) call->cancel();
 }
 
 Status GrpcChannel::wait_connected(grpc::Channel& channel, Deadline deadline) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,21 +31,50 @@ class TcpChannel final : public Channel {
 
   [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
   Status call(const Request& request, Deadline deadline, Reply& reply) override;
+  void interrupt() override;
 
  private:
+  // A connection while a call uses it.
+  struct Busy {
+    TcpChannel& channel;
+    Socket socket;
+    Busy(TcpChannel& its_channel, Socket its_socket);
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+    ~Busy();
+  };
   StatusOr<Socket> take(Deadline deadline);
   StatusOr<Socket> connect(Deadline deadline);
   [[nodiscard]] StatusOr<Socket> try_connect(Deadline deadline) const;
-  void give_back(Socket socket);
+  void give_back(Busy& busy);
   Status encode(const Request& request, Deadline deadline, OutgoingMessage& message) const;
 
   std::shared_ptr<TcpShared> shared_;
   Endpoint parsed_;
   std::string endpoint_;
   std::mutex mutex_;
-  std::vector<Socket> free_;  // last used one at the end
+  std::vector<Socket> free_;      // last used one at the end
+  std::set<const Socket*> busy_;  // waited for by calls
   bool was_connected_ = false;
 };
+
+TcpChannel::Busy::Busy(TcpChannel& its_channel, Socket its_socket)
+    : channel(its_channel), socket(std::move(its_socket)) {
+  const std::lock_guard<std::mutex> lock(channel.mutex_);
+  channel.busy_.insert(&socket);
+}
+
+TcpChannel::Busy::~Busy() {
+  const std::lock_guard<std::mutex> lock(channel.mutex_);
+  channel.busy_.erase(&socket);
+}
+
+void TcpChannel::interrupt() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const Socket* const socket : busy_)
+    if (socket->is_open()) socket->shut_down();
+  free_.clear();
+}
 
 StatusOr<Socket> TcpChannel::take(Deadline deadline) {
   for (;;) {
@@ -98,9 +128,9 @@ StatusOr<Socket> TcpChannel::connect(Deadline deadline) {
   }
 }
 
-void TcpChannel::give_back(Socket socket) {
+void TcpChannel::give_back(Busy& busy) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  free_.push_back(std::move(socket));
+  free_.push_back(std::move(busy.socket));
 }
 
 Status TcpChannel::encode(const Request& request, Deadline deadline,
@@ -119,10 +149,12 @@ Status TcpChannel::encode(const Request& request, Deadline deadline,
 Status TcpChannel::call(const Request& request, Deadline deadline, Reply& reply) {
   const auto begin = Clock::now();
   deadline = std::min(deadline, begin + kTcpClientLongestCall);
-  MILLRACE_ASSIGN_OR_RETURN(Socket socket, take(deadline));
+  MILLRACE_ASSIGN_OR_RETURN(Socket taken, take(deadline));
+  Busy busy(*this, std::move(taken));
+  Socket& socket = busy.socket;
   OutgoingMessage message;
   if (Status encoded = encode(request, deadline, message); !encoded.ok()) {
-    give_back(std::move(socket));
+    give_back(busy);
     return encoded;
   }
   socket.set_deadline(deadline + kTcpClientErrorGrace);
@@ -134,7 +166,7 @@ Status TcpChannel::call(const Request& request, Deadline deadline, Reply& reply)
   if (!answered.ok() && answered.status().code() != StatusCode::kDistributed)
     return Status(answered.status()).with_note("in the response of " + endpoint_);
   if (answered.ok() && *answered) {
-    if (sent.ok() && reader.status().ok()) give_back(std::move(socket));
+    if (sent.ok() && reader.status().ok()) give_back(busy);
     if (reader.status().ok()) return Ok();
     return Status(reader.status()).with_note("from pserver " + endpoint_);
   }

@@ -45,6 +45,8 @@ class TracedChannel final : public Channel {
     trace_.add(marked, endpoint(), false, begin, WallClock::now(), status.ok());
     return status;
   }
+  [[nodiscard]] bool closed() const override { return channel_->closed(); }
+  void interrupt() override { channel_->interrupt(); }
 
  private:
   std::shared_ptr<Channel> channel_;
@@ -64,6 +66,7 @@ class TracedHandler final : public Handler {
   [[nodiscard]] StatusOr<bool> knows(const Request& envelope) const override {
     return handler_.knows(envelope);
   }
+  void heard(const Request& envelope) override { handler_.heard(envelope); }
   [[nodiscard]] uint64_t term() const override { return handler_.term(); }
   Status begin_term(uint64_t term) override { return handler_.begin_term(term); }
   void end(Status why) override { handler_.end(std::move(why)); }

@@ -57,6 +57,10 @@ class Channel {
   virtual Status call(const Request& request, Deadline deadline, Reply& reply) = 0;
   /// True once no call can be answered any more, so that repeats are useless.
   [[nodiscard]] virtual bool closed() const { return false; }
+  /// Ends the calls in progress with kDistributed, as if their connections were lost: the server
+  /// was replaced by another one while it did not run, and may never respond. Within one process,
+  /// where no server stops alone, this does nothing.
+  virtual void interrupt() {}
 };
 
 /// Listens on an endpoint as long as the object exists. Its destructor first ends running calls

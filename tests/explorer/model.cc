@@ -212,7 +212,8 @@ void put_server(Writer& to, const State& state, const ServerState& server) {
   for (int id = 0; id < server.trainers.count(); ++id) {
     const ps::Trainer& trainer = server.trainers.at(id);
     to.put(trainer.life, trainer.incarnation, trainer.window.low(), trainer.sent, trainer.fetched,
-           trainer.confirmed, trainer.is_placed, trainer.settled_at, trainer.fetch_call);
+           trainer.confirmed, trainer.is_placed, trainer.is_unheard, trainer.settled_at,
+           trainer.fetch_call);
     to.put_all(trainer.window.done());
     for (uint64_t i = 1; i <= state.incarnations; ++i)
       to.put(server.trainers.end_of(id, i).value_or(-2));

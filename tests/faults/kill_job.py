@@ -3,15 +3,19 @@
 
     tests/faults/kill_job.py --bin-dir build/release [--rounds 50] [--steps 200] [--batch 512] [--seed N] [--json FILE]
     tests/faults/kill_job.py --bin-dir build/release --each 200 --state kills.json [--minutes 60]
+    tests/faults/kill_job.py --bin-dir build/release --each 40 --state kills.json --roles server,trainer --silence 4
 
 The job is started like the demo: `launch` with two servers and two trainers, synchronous. In half of the rounds it
 takes snapshots and restarts (`--max_restart 1`). A round passes if, within the time limit, no process is left and
   - the job finished, and losses, parameters and optimizer state have the bits of an undisturbed job; or
   - without restarts, `launch` names the process that was killed and ends with 128 + 9; or
   - `launch` itself was killed.
-With --each, that many rounds kill (SIGKILL) and that many pause (SIGSTOP, at most --longest-pause seconds) each of
-launch, a server and a trainer; a pause must not change the result. --state keeps the outcome of each round, so that the
-command continues where it was ended, by --minutes or by Ctrl-C. A round whose job is over before the fault is repeated.
+With --each, that many rounds kill (SIGKILL) and that many pause (SIGSTOP) each of --roles. A pause lasts 0.1 s to
+--longest-pause, or up to twice --silence where that is given: the time after which a server takes a silent trainer for
+lost. It must not change the result. Only a trainer that was paused for more than half of that time may be lost: then
+the servers name it, and the job ends with status 5 or is restarted. --state keeps the outcome of each round, so that
+the command continues where it was ended, by --minutes or by Ctrl-C. Each round has a seed of its own. A round whose job
+is over before the fault is repeated.
 Exit status: 0 all rounds passed, 1 not. Needs numpy.
 """
 import argparse
@@ -100,6 +104,8 @@ class Runs:
                    "--max_restart", str(restarts), "--", self.program("tools/run-program"), "--role", "auto", "--transpiled", f"{folder}/job",
                    "--threads", "1", "--seed", "3", "--feed-steps", f"{self.work}/clicks/feeds_{{rank}}.npz", "--steps", str(self.args.steps),
                    "--fetch", LOSS, "--stats", f"{folder}/stats_{{rank}}.json", "--save-persistables", f"{folder}/after_{{rank}}.npz", "--force"]
+        if self.args.silence:
+            command += ["--silence-timeout-ms", str(int(1000 * self.args.silence))]
         if restarts:
             command += ["--snapshot-dir", f"{folder}/snapshots", "--snapshot-every", str(max(2, self.args.steps // 10))]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PADDLE_", "FLAGS_"))}
@@ -128,14 +134,22 @@ class Runs:
         self.reference = self.result(folder)
         shutil.rmtree(folder)
 
-    def strike(self, victim, fault):
-        """A process that has ended in the meantime is not hit."""
+    def length(self):
+        """Seconds of a pause; with --silence, half of them are too short for a loss."""
+        silence = self.args.silence
+        if not silence:
+            return self.random.uniform(0.1, self.args.longest_pause)
+        return self.random.uniform(*self.random.choice([(0.1, 0.5 * silence), (0.5 * silence, 2 * silence)]))
+
+    @staticmethod
+    def strike(victim, length):
+        """Kills a process, or pauses it for that many seconds. One that has ended in the meantime is not hit."""
         with contextlib.suppress(ProcessLookupError):
-            if fault == "kill":
+            if not length:
                 return os.kill(victim, signal.SIGKILL)
             os.kill(victim, signal.SIGSTOP)
             try:
-                time.sleep(self.random.uniform(0.1, self.args.longest_pause))
+                time.sleep(length)
             finally:
                 os.kill(victim, signal.SIGCONT)
 
@@ -146,6 +160,13 @@ class Runs:
 
     def tail(self, folder):
         return self.text(folder)[-TAIL:]
+
+    def all_logs(self, folder):
+        texts = [self.text(folder)]
+        for name in sorted(os.listdir(f"{folder}/log")):
+            with open(f"{folder}/log/{name}", encoding="utf-8", errors="replace") as f:
+                texts.append(f.read())
+        return "\n".join(texts)
 
     def check_exact(self, folder, restarts):
         found = self.result(folder)
@@ -176,9 +197,10 @@ class Runs:
         victim = self.victim_of(launch, children, role)
         name = "launch" if victim == launch.pid else victim and role_of(victim)
         over = launch.poll() is not None or victim is None
+        length = self.length() if fault == "pause" else 0.0
         began = time.monotonic()
         if not over:
-            self.strike(victim, fault)
+            self.strike(victim, length)
         try:
             code = launch.wait(self.args.limit)
             ended = time.monotonic()
@@ -202,7 +224,12 @@ class Runs:
             struck = "over before" if over else f"{(name or 'child').split('.')[0]} {fault}{'d' if fault == 'pause' else 'ed'}"
             outcome = f"{struck}, {kind}: finished exactly"
         elif fault == "pause":
-            raise Wrong(f"{name} paused, {kind}: exit status {code}: {self.tail(folder)}")
+            rank = (name or "").removeprefix("trainer.")
+            may_be_lost = self.args.silence and rank != name and length > self.args.silence / 2
+            is_named = f"trainer {rank} (" in self.all_logs(folder) and "is lost: no call for" in self.all_logs(folder)
+            if restarts or code != 5 or not may_be_lost or not is_named:
+                raise Wrong(f"{name} paused for {length:.2f} s, {kind}: exit status {code}: {self.tail(folder)}")
+            outcome = f"trainer paused, {kind}: it was lost and named, status 5"
         elif name == "launch" and code == -signal.SIGKILL:
             outcome = f"launch killed, {kind}: everybody ended"
         elif restarts == 0 and code == 128 + signal.SIGKILL:
@@ -222,6 +249,8 @@ class Campaign:
     def __init__(self, runs, args):
         self.runs, self.args, self.rounds = runs, args, []
         self.setup = {"seed": args.seed, "steps": args.steps, "batch": args.batch}
+        if args.silence:
+            self.setup["silence"] = args.silence
         if os.path.exists(args.state):
             with open(args.state, encoding="utf-8") as f:
                 stored = json.load(f)
@@ -239,7 +268,7 @@ class Campaign:
 
     def run(self):
         until = time.monotonic() + 60 * self.args.minutes
-        pairs = [(fault, role) for fault in FAULTS for role in ROLES]
+        pairs = [(fault, role) for fault in FAULTS for role in self.args.roles]
         while time.monotonic() < until:
             fault, role = min(pairs, key=lambda pair: self.count(*pair))
             if self.count(fault, role) >= self.args.each:
@@ -261,7 +290,7 @@ class Campaign:
         for outcome, count in sorted(outcomes.items()):
             print(f"{count:4d} {outcome}")
         for fault in FAULTS:
-            print(f"{fault}: " + ", ".join(f"{self.count(fault, role)} of {self.args.each} {role}" for role in ROLES))
+            print(f"{fault}: " + ", ".join(f"{self.count(fault, role)} of {self.args.each} {role}" for role in self.args.roles))
         wrong = outcomes["WRONG"]
         print(f"{len(self.rounds) - wrong} passed, {wrong} failed")
         return int(wrong > 0)
@@ -280,7 +309,12 @@ def main():
     ap.add_argument("--state", default="", help="with --each: file that keeps the outcomes")
     ap.add_argument("--minutes", type=float, default=1e6, help="with --each: no further round after that time")
     ap.add_argument("--longest-pause", type=float, default=3.0)
+    ap.add_argument("--silence", type=float, default=0, help="seconds after which a server takes a silent trainer for lost; 0: as by default")
+    ap.add_argument("--roles", default=",".join(ROLES), help="with --each: which processes")
     args = ap.parse_args()
+    args.roles = args.roles.split(",")
+    if not set(args.roles) <= set(ROLES):
+        ap.error(f"--roles: expected some of {', '.join(ROLES)}")
     if args.each and not args.state:
         ap.error("--each: expected --state FILE")
     outcomes, wrong = collections.defaultdict(list), []

@@ -51,7 +51,13 @@ class FakeDirectory final : public Directory {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (watchers_[name]) watchers_[name]();
   }
-  StatusOr<std::optional<std::string>> find(const std::string& name, Deadline) override {
+  // Whether it says where servers are.
+  void tell(bool does) { tells_ = does; }
+  StatusOr<std::optional<std::string>> find(const std::string& name, Deadline deadline) override {
+    if (!tells_) {
+      std::this_thread::sleep_until(deadline);
+      return Status(StatusCode::kDistributed, "the directory does not respond");
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = entries_.find(name);
     if (found == entries_.end()) return std::optional<std::string>();
@@ -71,6 +77,7 @@ class FakeDirectory final : public Directory {
   std::set<std::string> taken_;
   std::map<std::string, std::function<void()>> watchers_;
   std::atomic<bool> knows_{true};
+  std::atomic<bool> tells_{true};
 };
 
 class Says final : public Handler {
@@ -209,6 +216,77 @@ TEST_F(DiscoveringTransportTest, CallsWaitForTheDirectory) {
   const Status refused = ask(**channel, text, milliseconds(700));
   EXPECT_EQ(refused.code(), StatusCode::kDistributed);
   EXPECT_TRUE(server.ended().ok());
+}
+
+// A caller that loses its connection meanwhile would be taken for lost.
+TEST_F(DiscoveringTransportTest, FindsAServerAgainWithoutTheDirectory) {
+  Says server("here");
+  auto listener = transport({"127.0.0.1:0", ""})->listen(name_, server);
+  ASSERT_TRUE(listener.ok());
+  const std::string address = (*listener)->endpoint();
+  const auto channel = transport({})->connect(name_);
+  std::string text;
+  ASSERT_TRUE(ask(**channel, text).ok());
+  listener->reset();
+  EXPECT_FALSE(ask(**channel, text).ok());  // the connection is lost
+  listener = transport({address, ""})->listen(name_, server);
+  ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+  directory_->tell(false);
+  const auto begin = std::chrono::steady_clock::now();
+  const Status status = ask(**channel, text, milliseconds(1500));
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+// The first server hangs, as if it was paused. A call to it would wait until it runs again.
+TEST_F(DiscoveringTransportTest, CallsToAReplacedServerEnd) {
+  class Hangs final : public Handler {
+   public:
+    Status handle(const Request& request, Deadline deadline, ReplySink& /*reply*/) override {
+      if (request.number == 0) ++inside;
+      while (!wakes && std::chrono::steady_clock::now() < deadline)
+        std::this_thread::sleep_for(milliseconds(20));
+      return {StatusCode::kDistributed, "too late"};
+    }
+    std::atomic<int> inside{0};
+    std::atomic<bool> wakes{false};
+  };
+  Hangs first;
+  const auto listener = transport({"127.0.0.1:0", ""})->listen(name_, first);
+  ASSERT_TRUE(listener.ok());
+  const auto channel = transport({})->connect(name_);
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread waits([&] {
+    std::string text;
+    EXPECT_FALSE(ask(**channel, text, milliseconds(30000)).ok());
+  });
+  while (first.inside == 0) std::this_thread::sleep_for(milliseconds(10));
+  Says second("second");
+  const auto other = transport({"127.0.0.1:0", ""})->listen(name_, second);
+  ASSERT_TRUE(other.ok());
+  std::string text;
+  EXPECT_FALSE(ask(**channel, text, milliseconds(200)).ok());  // a heartbeat, to the first one
+  const Status status = ask(**channel, text);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(text, "second");
+  waits.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  first.wakes = true;
+}
+
+// A heartbeat must not last as long as a call that searches for the server.
+TEST_F(DiscoveringTransportTest, ACallWaitsForASearchUntilItsOwnDeadline) {
+  const auto channel = transport({})->connect(name_);
+  std::thread searches([&] {
+    std::string text;
+    EXPECT_FALSE(ask(**channel, text, milliseconds(4000)).ok());
+  });
+  std::this_thread::sleep_for(milliseconds(300));
+  const auto begin = std::chrono::steady_clock::now();
+  std::string text;
+  EXPECT_THAT(ask(**channel, text, milliseconds(300)).to_string(), HasSubstr("not found in time"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  searches.join();
 }
 
 TEST_F(DiscoveringTransportTest, SaysWhoIsMissing) {

@@ -118,6 +118,48 @@ TEST(Elastic, AnUpdateThatOneServerHasAppliedIsAppliedByAll) {
   EXPECT_TRUE(stays.client().complete(false).ok());
 }
 
+// The calls of the others end before the server would take it for lost.
+TEST(Elastic, ATrainerThatNeverComesDoesNotEndTheOthers) {
+  const auto way = std::make_shared<InprocTransport>();
+  TestServer server(way, sync_server(2), kElasticStart, elastic_options());
+  TestTrainer trainer(way, 0, 4'000, "", 0, 50);
+  Floats seen;
+  const Status status = trainer.step("w@GRAD.trainer_0", {2, 2}, seen);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_THAT(seen, ElementsAre(7, 15));
+}
+
+// The only call waits at the other server, so no call says hello to the one that was started again.
+TEST(Elastic, AServerThatWasStartedAgainAgreesOnALossBeforeACall) {
+  const ::millrace::testing::TempFolder disk;
+  ServerOptions options = elastic_options();
+  options.snapshot_root = disk.path();
+  options.snapshot_every = 1;
+  options.snapshot_durable = true;
+  const auto way = std::make_shared<InprocTransport>();
+  auto first = std::make_unique<TestServer>(way, server_at("server", 2), kElasticStart, options);
+  TestServer second(way, server_at("other", 2), kElasticStart, elastic_options());
+  TwoServerTrainer stays(way, 0, 50);
+  std::vector<Floats> seen;
+  ASSERT_TRUE(stays.fetch(kBoth, seen).ok());
+  {
+    TwoServerTrainer lost(way, 1, 0);
+    std::vector<Floats> own;
+    ASSERT_TRUE(lost.fetch(kBoth, own).ok());
+    ASSERT_TRUE(lost.send(kBoth, {4, 4}).ok());
+    ASSERT_TRUE(stays.send(kBoth, {2, 2}).ok());
+    std::thread other([&] { EXPECT_TRUE(lost.fetch({"server"}, own).ok()); });
+    EXPECT_TRUE(stays.fetch({"server"}, seen).ok());
+    other.join();
+  }
+  ASSERT_TRUE(first->end(true).ok());
+  first = std::make_unique<TestServer>(way, server_at("server", 2), kElasticStart, options);
+  const Status status = stays.fetch({"other"}, seen);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_THAT(seen, ElementsAre(ElementsAre(6.5, 14.5)));
+  EXPECT_TRUE(stays.client().complete(false).ok());
+}
+
 // Has lost the gradients that it had answered for.
 TEST(Elastic, AServerThatLacksAnAppliedUpdateEnds) {
   const auto way = std::make_shared<InprocTransport>();

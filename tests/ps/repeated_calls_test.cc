@@ -1,7 +1,12 @@
 // Calls that a trainer repeats because it has received no response.
+#include <atomic>
+#include <thread>
+
 #include <gmock/gmock.h>
 
+#include "ps/protocol/answers.h"
 #include "ps/server/kept_replies.h"
+#include "ps/transport/epoch.h"
 #include "tests/ps/direct_server.h"
 #include "tests/ps/server_fixture.h"
 
@@ -164,6 +169,47 @@ TEST(KeptReplies, DropsTheOldestFirst) {
   EXPECT_NE(kept.find(6), nullptr);
   kept.settle(6);
   EXPECT_EQ(kept.count(), 0U);
+}
+
+// A synchronous server that answers hellos; from the second one on, each second one is lost, or all
+// wait until their deadline.
+class Greeted final : public Handler {
+ public:
+  explicit Greeted(bool hangs) : hangs_(hangs) {}
+  Status handle(const Request& request, Deadline deadline, ReplySink& reply) override {
+    const int number = ++heard_;
+    if (hangs_ && number > 1) std::this_thread::sleep_until(deadline);
+    if (number > 1 && (hangs_ || number % 2 == 0))
+      return {StatusCode::kDistributed, "the call is lost"};
+    EXPECT_EQ(request.method, Method::kHello);
+    reply.set_epoch(make_epoch(1, 1));
+    put_answer(protocol::HelloAnswer{}, reply);
+    ++answered_;
+    return Ok();
+  }
+  [[nodiscard]] int answered() const { return answered_; }
+
+ private:
+  const bool hangs_;
+  std::atomic<int> heard_{0};
+  std::atomic<int> answered_{0};
+};
+
+// Otherwise, one more lost heartbeat would make a server take the trainer for lost because another
+// server is paused.
+TEST(Heartbeats, ArriveInTimeWhereAnotherServerHangs) {
+  const auto way = std::make_shared<InprocTransport>();
+  Greeted responds(false);
+  Greeted hangs(true);
+  const auto first = way->listen("server", responds);
+  const auto second = way->listen("other", hangs);
+  ASSERT_TRUE(first.ok() && second.ok());
+  TestTrainer trainer(way, 0, 20'000, "", 7, 300);
+  for (const char* const endpoint : {"server", "other"})
+    ASSERT_TRUE(trainer.client().mode_of(endpoint).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(3100));
+  // ten rounds; if each began after the end of the one before, at most three would be answered
+  EXPECT_GE(responds.answered(), 7);
 }
 
 }  // namespace

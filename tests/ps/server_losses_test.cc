@@ -255,5 +255,38 @@ TEST(AsyncLosses, AReplacementArrivesAtABarrierItself) {
   ASSERT_TRUE(second.call(protocol::Send{.vars = {}}).ok());
 }
 
+// Another server has heard the process, and reports it as the one that it knows.
+TEST(Unheard, ATrainerIsEndedAsTheProcessThatAnotherServerKnows) {
+  ServerOptions options = elastic_losses();
+  options.start_timeout = milliseconds(100);
+  DirectServer server(sync_server(2), options, fill_losses);
+  server.serve();
+  DirectTrainer stays(server, 0, 7);
+  stays.hello();
+  ASSERT_TRUE(stays.fetch().ok());
+  ASSERT_TRUE(stays.send("w@GRAD.trainer_0", floats({2, 4})).ok());
+  for (int i = 0; i < 100 && stays.hello().suspects.empty(); ++i)
+    std::this_thread::sleep_for(milliseconds(50));
+  ASSERT_EQ(stays.hello().suspects.size(), 1U);
+  EXPECT_EQ(stays.report_loss(1, 8).steps, 0);
+  EXPECT_EQ(stays.hello().suspects.front().incarnation, 8U);
+  ASSERT_TRUE(stays.call(protocol::Loss{.trainer = 1, .incarnation = 8, .steps = 0}).ok());
+  EXPECT_TRUE(stays.report_loss(1, 8).decided);
+  Floats seen;
+  ASSERT_TRUE(stays.fetch(&seen).ok());
+  EXPECT_THAT(seen, ElementsAre(8 - 1, 16 - 2));
+}
+
+// Its calls wait at another server, so it has not greeted this one since that was started again.
+TEST(Unheard, ATrainerMayReportALossBeforeItsHello) {
+  DirectServer server(sync_server(3), elastic_losses(), fill_losses);
+  DirectTrainer stays(server, 0, 7);
+  EXPECT_EQ(stays.report_loss(1, 8).steps, 0);
+  EXPECT_THAT(stays.fetch().to_string(), HasSubstr("which has not sent a hello to this server"));
+  stays.hello();
+  EXPECT_THAT(stays.call(protocol::Loss{.trainer = 0, .incarnation = 7}).to_string(),
+              HasSubstr("trainer 0 reports the loss of trainer 0"));
+}
+
 }  // namespace
 }  // namespace millrace::ps

@@ -11,6 +11,7 @@
 
 #include "io/checkpoint/folder.h"
 #include "ps/server/calls_record.h"
+#include "ps/transport/epoch.h"
 #include "tests/io/temp_folder.h"
 #include "tests/ps/direct_server.h"
 #include "tests/ps/server_fixture.h"
@@ -97,6 +98,72 @@ TEST_F(Records, AServerThatEndsSavesAStepOnce) {
   trainer.hello();  // waits for the first snapshot
   EXPECT_TRUE(server.end(true).ok());
   EXPECT_EQ(snapshots(), 1U);
+}
+
+// A trainer of a server that takes snapshots, some of which cannot be written.
+class Unwritten : public Records {
+ protected:
+  void begin(int every) {
+    options_.snapshot_every = every;
+    server_ = std::make_unique<DirectServer>(sync_server(1), options_, fill_records);
+    server_->serve();
+    trainer_.emplace(*server_, 0, 7);
+    trainer_->hello();
+    ASSERT_TRUE(trainer_->fetch().ok());
+  }
+  void step(float grad) {
+    ASSERT_TRUE(trainer_->send("w@GRAD", floats({grad, grad})).ok());
+    ASSERT_TRUE(trainer_->fetch().ok());
+  }
+  // Another server is at this step, as its epoch says.
+  Status go_to(int64_t step, uint64_t epoch) {
+    return trainer_->call(protocol::GoTo{
+        .step = step, .settled = trainer_->sequence, .oldest = "other", .oldest_epoch = epoch});
+  }
+  [[nodiscard]] std::string path_of(int number) const {
+    return disk_ / ("server-0/step-" + std::to_string(number));
+  }
+
+  // The snapshot of this number gets no folder.
+  void block(int number) {
+    fs::create_directories(disk_ / "server-0");
+    EXPECT_TRUE(std::ofstream(path_of(number)).put('x'));
+  }
+
+  std::unique_ptr<DirectServer> server_;
+  std::optional<DirectTrainer> trainer_;
+};
+
+// Step 2 is done twice, with other gradients, and only its first state was written.
+TEST_F(Unwritten, AStepThatWasGivenUpIsNotLoaded) {
+  begin(1);
+  for (int k = 0; k < 3; ++k) step(2);
+  ASSERT_TRUE(go_to(1, 1).ok());
+  ASSERT_TRUE(trainer_->fetch().ok());
+  block(6);
+  step(4);
+  step(4);
+  const Status status = go_to(2, 2);
+  EXPECT_EQ(status.code(), StatusCode::kNotFound) << status.to_string();
+  EXPECT_THAT(status.message(), HasSubstr("no snapshot of step 2; it has 1"));
+  EXPECT_THAT(trainer_->floats_of(protocol::GetNow{.names = {"w"}}), ElementsAre(3, 11));
+}
+
+// The failure was reported when another snapshot was looked for.
+TEST_F(Unwritten, AServerThatEndsSavesItsStepAgain) {
+  begin(2);
+  block(2);
+  for (int k = 0; k < 2; ++k) step(2);
+  for (int i = 0; i < 500 && log_.find("could not be written") == std::string::npos; ++i) {
+    EXPECT_THAT(go_to(1, 1).to_string(), HasSubstr("no snapshot of step 1; it has 0"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_THAT(log_, HasSubstr("a snapshot could not be written"));
+  fs::remove(path_of(2));
+  EXPECT_TRUE(server_->end(true).ok());
+  const auto record = last_calls();
+  ASSERT_TRUE(record.ok()) << record.status().to_string();
+  EXPECT_EQ(record->applied, 2);
 }
 
 // Gradients of a step that is not applied are not in the snapshot. So the calls that sent them are
@@ -283,6 +350,32 @@ TEST_F(Records, ATermThatCannotBeReadIsAnError) {
   const DirectServer server(sync_server(1), options_, fill_records);
   EXPECT_THAT(server.status().to_string(),
               AllOf(HasSubstr("while reading the term of a server"), HasSubstr("server-0.term")));
+}
+
+// In a long step it makes no call, but its heartbeats to the process before show that it runs.
+TEST_F(Records, ATrainerThatOnlySendsHeartbeatsIsNotGivenUp) {
+  options_.start_timeout = std::chrono::milliseconds(200);
+  options_.silence_timeout = std::chrono::milliseconds(5000);
+  auto server = std::make_unique<DirectServer>(sync_server(1), options_, fill_records);
+  server->serve();
+  {
+    DirectTrainer trainer(*server, 0, 7);
+    trainer.hello();
+    ASSERT_TRUE(trainer.fetch().ok());
+  }
+  ASSERT_TRUE(server->end(true).ok());
+  server.reset();  // releases the folder
+  server = std::make_unique<DirectServer>(sync_server(1), options_, fill_records);
+  server->serve();
+  DirectTrainer trainer(*server, 0, 7);
+  trainer.epoch = make_epoch(1, 5);
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_THAT(trainer.call(protocol::Hello{}).to_string(), HasSubstr("is meant for epoch"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  trainer.epoch = 0;
+  EXPECT_EQ(trainer.hello().standing, protocol::HelloAnswer::Standing::kContinues);
+  EXPECT_TRUE(server->end(true).ok());
 }
 
 // ---- metrics

@@ -312,6 +312,40 @@ TEST_P(TransportTest, AnEndingListenerEndsItsCalls) {
   EXPECT_LT(end - begin, seconds(5));
 }
 
+// The server was replaced by another one while it does not run. Calls in one process do not wait
+// for such a server.
+TEST_P(TransportTest, ACallerMayEndItsCalls) {
+  if (GetParam().make == make_inproc) GTEST_SKIP();
+  Gate gate;
+  std::atomic<int> inside = 0;
+  TestHandler handler([&](const Request& request, Deadline deadline, ReplySink& reply) {
+    if (request.number == 1) return echo(request, deadline, reply);
+    ++inside;
+    return gate.wait(3, std::min(deadline, in_transport(milliseconds(20000))));
+  });
+  const auto listener = listen(handler);
+  const auto channel = connect(listener->endpoint());
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 2; ++i) {
+    callers.emplace_back([&] {
+      Reply reply;
+      const Status status = channel->call(Request(), in_transport(seconds(60)), reply);
+      EXPECT_EQ(status.code(), StatusCode::kDistributed) << status.to_string();
+    });
+  }
+  while (inside < 2) std::this_thread::yield();
+  const auto begin = std::chrono::steady_clock::now();
+  channel->interrupt();
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
+  Request request;
+  request.number = 1;
+  Reply reply;
+  const Status status = channel->call(request, in_transport(seconds(20)), reply);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  EXPECT_TRUE(gate.wait(3, in_transport(seconds(20))).ok());
+}
+
 TEST_P(TransportTest, AReplyUnderWayStillGoesOut) {
   for (int round = 0; round < 5; ++round) {
     std::mutex mutex;

@@ -160,11 +160,10 @@ bool must_be_survived(const Case& job, const Fault& fault) {
       return fault.length <= 2 * kSecond && fault.replaced_after < 0;
     case Fault::Kind::kNoEtcd:
     case Fault::Kind::kEtcdDown:
-      // calls wait for etcd, so the only such fault may last longer; but a trainer that loses a
-      // connection meanwhile does not find the server
+      // calls wait for etcd, so the only such fault may last longer
       return fault.replaced_after < 0 &&
              (fault.length <= 2 * kSecond ||
-              (fault.length <= job.deadline / 3 && job.noise.cut == 0 &&
+              (fault.length <= job.deadline / 3 &&
                std::ranges::count(job.faults, Fault::Kind::kDate, &Fault::kind) + 1 ==
                    std::ssize(job.faults)));
   }

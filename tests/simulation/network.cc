@@ -57,6 +57,7 @@ struct Network::Exchange {
   Time done_at = kNever;    ///< when the caller notices the end
   bool answered = false;
   std::string reply;
+  const void* channel = nullptr;  ///< of the caller
 };
 
 Network::Network(Scheduler& scheduler, uint64_t seed, Noise noise)
@@ -193,7 +194,16 @@ class Network::SimulatedChannel final : public ps::Channel {
     network_.exchanges_.push_back(exchange);
     scheduler.spawn(exchange->place->process,
                     [network = &network_, exchange] { network->deliver(exchange); });
+    exchange->channel = this;
     return await(*exchange, request, reply);
+  }
+  void interrupt() override {
+    for (const auto& weak : network_.exchanges_) {
+      const std::shared_ptr<Exchange> exchange = weak.lock();
+      if (exchange == nullptr || exchange->channel != this || exchange->answered) continue;
+      exchange->done_at = std::min(exchange->done_at, network_.scheduler_.now());
+      network_.scheduler_.wake_all(exchange.get());
+    }
   }
 
  private:
