@@ -169,7 +169,8 @@ Answer settle_loss(const Job& job, ServerState& server, const ps::Request& reque
                    const ps::protocol::Loss& message) {
   if (Status status = check(job, server, request); !status.ok()) return refused(server, status);
   const bool keeps_all = job.durable && job.snapshot_every == 1;
-  if (!keeps_all && server.trainers.at(request.caller.trainer).life == Trainer::Life::kAbsent)
+  const bool is_absent = server.trainers.at(request.caller.trainer).life == Trainer::Life::kAbsent;
+  if (!keeps_all && (is_absent || !ps::names_run(request.epoch)))
     return {.kind = Answer::Kind::kRefused, .epoch = server.epoch};
   StepRules rules = rules_of(job, server);
   rules.suspect_reported(message);
