@@ -21,8 +21,12 @@ StatusOr<std::vector<Reply>> Client::ask_all(llvm::ArrayRef<Server*> servers,
   call_pool_.run(servers.size(), [&](size_t i) {
     Request own = request;
     address(*servers[i], own);
-    // a server that was started again learns of it before a call of this trainer greets it
-    own.epoch = earlier.empty() ? any_run_of(own.epoch) : earlier[i].epoch;
+    if (!earlier.empty()) own.epoch = earlier[i].epoch;
+    results[i] = ask(*servers[i], own, deadline, replies[i]);
+    // a server that was started again may learn of it before a call of this trainer greets it
+    const bool is_other_run = replies[i].epoch != 0 && replies[i].epoch != own.epoch;
+    if (results[i].ok() || !earlier.empty() || !is_other_run) return;
+    own.epoch = any_run_of(own.epoch);
     results[i] = ask(*servers[i], own, deadline, replies[i]);
   });
   for (Status& result : results) MILLRACE_RETURN_IF_ERROR(std::move(result));

@@ -7,6 +7,7 @@
 #include "ps/protocol/answers.h"
 #include "ps/server/service.h"
 #include "ps/table/table_handler.h"
+#include "ps/transport/epoch.h"
 
 // What a server of an elastic job does about a lost trainer.
 namespace millrace::ps {
@@ -75,6 +76,15 @@ Status Service::agree_on_loss(const Call& call, const protocol::Loss& message) {
   if (id >= core_->trainers.count() || id == call.trainer())
     return InvalidArgument("trainer {} reports the loss of trainer {}", call.trainer(), id);
   std::unique_lock lock(core_->mutex);
+  // its answer must not leave out steps that it lost when it was started again, and others have
+  const bool keeps_all = core_->options.snapshot_durable && core_->options.snapshot_every == 1;
+  const bool is_absent = core_->trainers.at(call.trainer()).life == Trainer::Life::kAbsent;
+  const bool is_for_any_run = call.request.epoch != 0 && !names_run(call.request.epoch);
+  if (!keeps_all && (is_absent || is_for_any_run))
+    return {StatusCode::kDistributed,
+            fmt::format("trainer {} reports a loss before its hello, to a server without durable "
+                        "snapshots of each step",
+                        call.trainer())};
   MILLRACE_RETURN_IF_ERROR(core_->wait_for(
       call.request, lock, call.deadline, [&] { return !steps_->is_applying() && !going_back_; },
       [] { return std::string("the end of the step"); }));

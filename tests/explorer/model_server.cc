@@ -168,6 +168,10 @@ Answer go_to(const Job& job, ServerState& server, const ps::Request& request,
 Answer settle_loss(const Job& job, ServerState& server, const ps::Request& request,
                    const ps::protocol::Loss& message) {
   if (Status status = check(job, server, request); !status.ok()) return refused(server, status);
+  const bool keeps_all = job.durable && job.snapshot_every == 1;
+  const bool is_absent = server.trainers.at(request.caller.trainer).life == Trainer::Life::kAbsent;
+  if (!keeps_all && (is_absent || !ps::names_run(request.epoch)))
+    return {.kind = Answer::Kind::kRefused, .epoch = server.epoch};
   StepRules rules = rules_of(job, server);
   rules.suspect_reported(message);
   if (!message.steps) return {.epoch = server.epoch, .loss = rules.answer(message)};

@@ -421,8 +421,9 @@ bool ask_loss(const Job& job, State& state, int id, size_t from) {
   ServerState& server = state.servers[number];
   Answer answer{.kind = Answer::Kind::kRefused};
   if (server.life == ServerState::Life::kUp) {
-    const uint64_t epoch =
-        asks ? ps::any_run_of(trainer.views[number].epoch) : trainer.loss_epochs[number];
+    const uint64_t known = trainer.views[number].epoch;
+    const uint64_t asked = known == server.epoch ? known : ps::any_run_of(known);
+    const uint64_t epoch = asks ? asked : trainer.loss_epochs[number];
     if (!asks) trainer.loss.steps = ps::last_step_of(trainer.loss_answers);
     answer =
         settle_loss(job, server, request_of(trainer, id, ps::Method::kLoss, epoch), trainer.loss);

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/io/temp_folder.h"
 #include "tests/ps/direct_server.h"
 #include "tests/ps/server_fixture.h"
 
@@ -279,13 +280,29 @@ TEST(Unheard, ATrainerIsEndedAsTheProcessThatAnotherServerKnows) {
 
 // Its calls wait at another server, so it has not greeted this one since that was started again.
 TEST(Unheard, ATrainerMayReportALossBeforeItsHello) {
-  DirectServer server(sync_server(3), elastic_losses(), fill_losses);
+  const ::millrace::testing::TempFolder disk;
+  ServerOptions options = elastic_losses();
+  options.snapshot_root = disk.path();
+  options.snapshot_every = 1;
+  options.snapshot_durable = true;
+  DirectServer server(sync_server(3), options, fill_losses);
+  server.serve();
   DirectTrainer stays(server, 0, 7);
   EXPECT_EQ(stays.report_loss(1, 8).steps, 0);
   EXPECT_THAT(stays.fetch().to_string(), HasSubstr("which has not sent a hello to this server"));
   stays.hello();
   EXPECT_THAT(stays.call(protocol::Loss{.trainer = 0, .incarnation = 7}).to_string(),
               HasSubstr("trainer 0 reports the loss of trainer 0"));
+}
+
+// It may have lost steps that the trainer has seen, and would have all decide without them.
+TEST(Unheard, AServerThatMayHaveLostStepsWaitsForAHello) {
+  DirectServer server(sync_server(3), elastic_losses(), fill_losses);
+  DirectTrainer stays(server, 0, 7);
+  EXPECT_THAT(stays.call(protocol::Loss{.trainer = 1, .incarnation = 8}).to_string(),
+              HasSubstr("reports a loss before its hello"));
+  stays.hello();
+  EXPECT_EQ(stays.report_loss(1, 8).steps, 0);
 }
 
 }  // namespace
