@@ -37,6 +37,28 @@ bool is_listed_tensor(const ops::OpDef& def, const Op& op, const Slot& slot, llv
          !op.type().endswith("_grad") && !op.writes(name);
 }
 
+// The slot of an argument, by its position among those of all slots.
+llvm::StringRef slot_at(const Op& op, llvm::ArrayRef<Slot> slots, size_t position) {
+  for (const Slot& slot : slots) {
+    if (position < slot.args.size()) return op.name_of(slot.name);
+    position -= slot.args.size();
+  }
+  return {};
+}
+
+// True if the op declares that the output may be in the memory of another input, but not of this
+// one, or if the output is an intermediate result: kernels write it while they read their inputs.
+bool must_be_apart(const ops::OpDef& def, llvm::StringRef input, llvm::StringRef output) {
+  const ops::SlotDef* const declared = def.find_output(output);
+  bool apart = declared != nullptr && declared->intermediate;
+  for (const auto& [from, to] : def.inplace_pairs()) {
+    if (to != output) continue;
+    if (from == input) return false;
+    apart = true;
+  }
+  return apart;
+}
+
 }  // namespace
 
 BlockRunner::BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device)
@@ -160,8 +182,11 @@ void BlockRunner::find_shared(CompiledOp& compiled) {
     for (size_t o = 0; o < compiled.outputs.size(); ++o) {
       if (compiled.inputs[i] < 0 || compiled.inputs[i] != compiled.outputs[o]) continue;
       spares_.push_back(std::make_unique<Value>());
+      const Op& op = *compiled.op;
       compiled.shared.push_back({static_cast<uint16_t>(i), static_cast<uint16_t>(o),
-                                 static_cast<int32_t>(names_.size() + spares_.size() - 1)});
+                                 static_cast<int32_t>(names_.size() + spares_.size() - 1),
+                                 must_be_apart(*compiled.def, slot_at(op, op.inputs(), i),
+                                               slot_at(op, op.outputs(), o))});
     }
   }
 }

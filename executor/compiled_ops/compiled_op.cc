@@ -231,25 +231,27 @@ bool keeps_content(const Value& value, const CompiledOp::Result& result) {
                                  tensor->dims() == llvm::ArrayRef<int64_t>(result.dims);
 }
 
-// Moves the content of an input to its spare if setting the kind, type and dims of the output would
-// lose it.
+// Moves the content of an input to its spare if setting the kind, type and dims of the output, or
+// writing it, would lose it.
 bool move_apart(CompiledOp& compiled, Value* const* table) {
   // checked at every op, even for ops with hundreds of inputs that are also outputs
   const bool all_stay = llvm::all_of(compiled.results, [&](const CompiledOp::Result& result) {
     return !result.is_also_input || keeps_content(*table[compiled.outputs[result.output]], result);
   });
-  if (all_stay) return false;
-  for (const CompiledOp::Shared& shared : compiled.shared) {
-    for (const CompiledOp::Result& result : compiled.results) {
-      Value& value = *table[compiled.inputs[shared.input]];
-      if (result.output == shared.output && !keeps_content(value, result))
-        std::swap(value, *table[shared.spare]);
-    }
-  }
-  // inputs that stay where they are need no spare
+  const auto is_apart = [](const CompiledOp::Shared& shared) { return shared.always_apart; };
+  if (all_stay && llvm::none_of(compiled.shared, is_apart)) return false;
   compiled.inputs_apart.assign(compiled.inputs.begin(), compiled.inputs.end());
   for (const CompiledOp::Shared& shared : compiled.shared) {
-    if (table[shared.spare]->initialized()) compiled.inputs_apart[shared.input] = shared.spare;
+    const int32_t index = compiled.inputs[shared.input];
+    Value& value = *table[index];
+    const bool moves = shared.always_apart ||
+                       llvm::any_of(compiled.results, [&](const CompiledOp::Result& result) {
+                         return result.output == shared.output && !keeps_content(value, result);
+                       });
+    // inputs that stay where they are need no spare, and those of one var have the same one
+    if (!moves || !value.initialized()) continue;
+    std::swap(value, *table[shared.spare]);
+    std::replace(compiled.inputs_apart.begin(), compiled.inputs_apart.end(), index, shared.spare);
   }
   return true;
 }
@@ -257,7 +259,7 @@ bool move_apart(CompiledOp& compiled, Value* const* table) {
 // True if the output is also an input and keeps type and dims: the kernel finds its input there, in
 // a layout that it accepts.
 bool stays_in_layout(const CompiledOp::Result& result, const Tensor& tensor) {
-  return result.is_also_input && tensor.dtype() == result.dtype &&
+  return result.is_also_input && tensor.initialized() && tensor.dtype() == result.dtype &&
          tensor.dims() == llvm::ArrayRef<int64_t>(result.dims);
 }
 

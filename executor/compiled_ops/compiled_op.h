@@ -72,11 +72,12 @@ struct CompiledOp {
   llvm::SmallVector<KindRule, 0> kinds;
 
   /// An input that is also an output, and the place for its old content when the output gets
-  /// another type or other dims.
+  /// another type or other dims, or when the kernel writes it while it still reads the input.
   struct Shared {
-    uint16_t input;   ///< position in inputs
-    uint16_t output;  ///< position in outputs
-    int32_t spare;    ///< table index
+    uint16_t input;     ///< position in inputs
+    uint16_t output;    ///< position in outputs
+    int32_t spare;      ///< table index
+    bool always_apart;  ///< the op can work in place with another input only
   };
   llvm::SmallVector<Shared, 0> shared;
   /// inputs, with every shared one replaced by its spare; empty if nothing is shared.

@@ -41,9 +41,9 @@ Status conv_node(NodeContext& c) {
 }
 
 // Output sizes that the node states are reached by padding: ONNX cuts off what is too much, more at
-// the end unless auto_pad is SAME_LOWER.
+// the start unless auto_pad is SAME_UPPER.
 Status fit_output(NodeContext& c, const std::string& x, const std::vector<int64_t>& sizes,
-                  const std::vector<int64_t>& more, bool is_lower, Windows& w) {
+                  const std::vector<int64_t>& more, bool is_upper, Windows& w) {
   const size_t shift = w.from_line ? 1 : 0;
   if (sizes.size() + shift != w.kernel.size())
     return c.refuse("output_shape with another number of sizes than spatial dims");
@@ -55,7 +55,7 @@ Status fit_output(NodeContext& c, const std::string& x, const std::vector<int64_
         w.strides[k] * (extent - 1) + more[k] + (w.kernel[k] - 1) * w.dilations[k] + 1;
     const int64_t cut = full - sizes[i];
     if (cut < 0) return c.refuse("output_shape above the largest size");
-    w.begin[k] = is_lower ? cut - cut / 2 : cut / 2;
+    w.begin[k] = is_upper ? cut / 2 : cut - cut / 2;
     w.end[k] = cut - w.begin[k];
   }
   return Ok();
@@ -82,8 +82,7 @@ Status conv_transpose_node(NodeContext& c) {
                       w.strides[w.strides.size() - static_cast<size_t>(c.rank(x) - i)]);
   }
   if (!sizes.empty())
-    MILLRACE_RETURN_IF_ERROR(
-        fit_output(c, x, sizes, more, automatic != "SAME_UPPER" && is_same, w));
+    MILLRACE_RETURN_IF_ERROR(fit_output(c, x, sizes, more, automatic == "SAME_UPPER", w));
   std::vector<OpAttr> attrs = window_attrs(w, groups);
   if (std::any_of(more.begin(), more.end(), [](int64_t pad) { return pad != 0; }))
     attrs.push_back(ints_attr("output_padding", more));

@@ -1,5 +1,6 @@
 #include "interchange/from_onnx/node_context.h"
 
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -128,7 +129,10 @@ std::vector<int64_t> NodeContext::fixed_ints(size_t index, const char* what) {
 std::optional<double> NodeContext::number(const std::string& var) const {
   const KnownElements* const elements = known(var);
   if (elements == nullptr || elements->size() != 1 || !(*elements)[0]) return std::nullopt;
-  return static_cast<double>(*(*elements)[0]);
+  const long double exact = *(*elements)[0];
+  const auto number = static_cast<double>(exact);
+  if (!std::isnan(number) && number != exact) return std::nullopt;
+  return number;
 }
 
 const Tensor* NodeContext::constant(const std::string& var) const {
@@ -253,7 +257,7 @@ std::vector<std::string> NodeContext::ops(
     for (size_t i = 0; i < vars; ++i) {
       names.push_back(unique(fmt::format("{}.{}", stem, type)));
       own_.insert(names.back());
-      block().declare(names.back(), VarSpec::tensor(DType::kFloat32, {}));
+      block().declare(names.back(), VarSpec::shapeless(VarKind::kLodTensor));
     }
     op.set_output(slot, names);
     made.insert(made.end(), names.begin(), names.end());

@@ -113,7 +113,7 @@ class NodeContext {
   [[nodiscard]] std::optional<std::vector<int64_t>> ints(const std::string& var) const;
   /// The same of an input. Errors: refused, because the op has them as an attribute only.
   std::vector<int64_t> fixed_ints(size_t index, const char* what);
-  /// The only element of a constant. \returns nullopt if it is computed
+  /// The only element of a constant. \returns nullopt if it is computed, or no f64 holds it exactly
   [[nodiscard]] std::optional<double> number(const std::string& var) const;
   /// The content of a constant; null for what is computed.
   [[nodiscard]] const Tensor* constant(const std::string& var) const;

@@ -339,9 +339,12 @@ Status pad_with_elements(NodeContext& c, const std::string& x, const std::string
     if (std::max(std::abs(border.begin[i]), std::abs(border.end[i])) > kMaxWindow ||
         extent > kMaxWindow)
       return c.refuse("a border of this size");
+    // what is cut off is not repeated
+    const int64_t first = std::max<int64_t>(0, -border.begin[i]);
+    const int64_t kept = extent + std::min<int64_t>(0, border.end[i]) - first;
     std::vector<int64_t> from;
-    for (int64_t at = -border.begin[i]; at < extent + border.end[i]; ++at)
-      from.push_back(repeated(mode, at, extent));
+    for (int64_t at = -border.begin[i]; kept > 0 && at < extent + border.end[i]; ++at)
+      from.push_back(first + repeated(mode, at - first, kept));
     if (from.empty()) return c.refuse("a border that leaves no elements");
     out = c.op("gather", {{"X", {out}}, {"Index", {c.longs(from)}}},
                {int_attr("axis", static_cast<int64_t>(i))});

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
+using ::testing::FloatNear;
 
 // The elements of vars after a run of the ops, by name.
 std::vector<std::vector<float>> results_of(const std::string& ops, const NamedValues& feeds,
@@ -60,17 +61,23 @@ TEST(InPlace, SeveralInputsAreOneVar) {
 // Intermediate results are written while inputs are still read.
 TEST(InPlace, AnIntermediateResultIsAnInput) {
   NamedValues feeds;
-  feeds["x"] = tensor_value({1, 2, 1, 1}, {1, 2});
-  const auto lrn = [&](const std::string& mid) {
-    return results_of(
-        "  var x: f32(1, 2, 1, 1)\n  var mid: f32(1, 2, 1, 1)\n"
-        "  var y: f32(1, 2, 1, 1)\n  lrn X=x -> Out=y MidOut=" +
-            mid + " {n: 3, k: 1.0, alpha: 1.0, beta: 1.0}\n",
-        feeds, {"y", mid});
+  feeds["x"] = tensor_value({2, 1}, {1, 3});
+  for (const auto& [name, value] : {std::pair{"s", 5.0F}, {"b", 0.0F}, {"m", 0.0F}, {"v", 1.0F}})
+    feeds[name] = tensor_value({1}, {value});
+  const auto norm = [&](const std::string& mean) {
+    std::string ops = "  var x: f32(2, 1)\n  var y: f32(2, 1)\n";
+    for (const char* const name : {"s", "b", "m", "v", "mean", "deviation"})
+      ops += std::string("  var ") + name + ": f32(1)\n";
+    ops +=
+        "  batch_norm X=x Scale=s Bias=b Mean=m Variance=v -> Y=y MeanOut=m VarianceOut=v "
+        "SavedMean=" +
+        mean + " SavedVariance=deviation {epsilon: 0.00001, is_test: false}\n";
+    return results_of(ops, feeds, {"y", mean});
   };
-  const auto apart = lrn("mid");
-  EXPECT_THAT(apart[1], ElementsAre(6, 6));
-  EXPECT_THAT(lrn("x"), ElementsAreArray(apart));
+  const auto apart = norm("mean");
+  EXPECT_THAT(apart[0], ElementsAre(FloatNear(-5, 1e-3), FloatNear(5, 1e-3)));
+  EXPECT_THAT(apart[1], ElementsAre(2));
+  EXPECT_THAT(norm("s"), ElementsAreArray(apart));
 }
 
 }  // namespace

@@ -68,6 +68,84 @@ TEST(ImportOnnx, IntegersThatOverflowAreLeftToTheRun) {
   EXPECT_THAT(dims_of(made, "e"), ElementsAre(-1));
 }
 
+// 2^53 + 1 would become 2^53, which an f32 attribute holds.
+TEST(ImportOnnx, IntegersThatNoFloatHoldsAreRefused) {
+  for (const int64_t value : {int64_t{1} << 53, (int64_t{1} << 53) + 1}) {
+    OnnxModel model;
+    model.output("y", millrace::testing::kOnnxInt64);
+    model.longs("dims", {2});
+    ::onnx::NodeProto& node = model.node("ConstantOfShape", {"dims"}, {"y"});
+    ::onnx::AttributeProto& stated = *node.add_attribute();
+    stated.set_name("value");
+    stated.set_type(::onnx::AttributeProto::TENSOR);
+    stated.mutable_t()->set_data_type(::onnx::TensorProto::INT64);
+    stated.mutable_t()->add_dims(1);
+    stated.mutable_t()->add_int64_data(value);
+    const StatusOr<ImportedModel> result = import_onnx(model.bytes(), {});
+    EXPECT_EQ(result.ok(), value % 2 == 0);
+    EXPECT_THAT(result.status().to_string(),
+                HasSubstr(result.ok() ? "" : "a value of this element type"));
+  }
+}
+
+// It used to count as a scalar.
+TEST(ImportOnnx, ValuesOfUnknownRankAreRefused) {
+  for (const char* const type : {"Shape", "Transpose", "ReduceSum"}) {
+    OnnxModel model;
+    model.input("s", {-1}, millrace::testing::kOnnxInt64).output("y");
+    model.node("ConstantOfShape", {"s"}, {"x"});
+    model.node(type, {"x"}, {"y"});
+    EXPECT_THAT(import_onnx(model.bytes(), {}).status().to_string(),
+                HasSubstr("the number of dims of a value depends on the input"));
+  }
+}
+
+// The first of three columns is cut off, and the others go on at the end.
+TEST(ImportOnnx, PaddingRepeatsWhatIsLeft) {
+  for (const auto& [mode, last] : {std::pair{"wrap", 1}, {"reflect", 1}, {"edge", 2}}) {
+    OnnxModel model(19);
+    model.input("x", {3, 3}).output("y");
+    model.longs("pads", {0, -1, 0, 1});
+    ::onnx::NodeProto& node = model.node("Pad", {"x", "pads"}, {"y"});
+    ::onnx::AttributeProto& stated = *node.add_attribute();
+    stated.set_name("mode");
+    stated.set_type(::onnx::AttributeProto::STRING);
+    stated.set_s(mode);
+    const ImportedModel made = imported(model);
+    ASSERT_EQ(made.params.size(), 1U);
+    EXPECT_THAT(made.params.begin()->second.get_if<Tensor>()->values<int64_t>(),
+                ElementsAre(1, 2, last));
+  }
+}
+
+// An odd number of rows and columns too many: one more is cut off at the start, or at the end.
+TEST(ImportOnnx, TransposedConvolutionsAreCutWhereOnnxCutsThem) {
+  for (const char* const automatic : {"NOTSET", "SAME_LOWER", "SAME_UPPER"}) {
+    OnnxModel model;
+    model.input("x", {1, 1, 3, 3}).output("y");
+    model.floats("w", {1, 1, 2, 2}, {1, 2, 3, 4});
+    ::onnx::NodeProto& node = model.node("ConvTranspose", {"x", "w"}, {"y"});
+    ::onnx::AttributeProto& sizes = *node.add_attribute();
+    sizes.set_name("output_shape");
+    sizes.set_type(::onnx::AttributeProto::INTS);
+    sizes.add_ints(3);
+    sizes.add_ints(3);
+    ::onnx::AttributeProto& padding = *node.add_attribute();
+    padding.set_name("auto_pad");
+    padding.set_type(::onnx::AttributeProto::STRING);
+    padding.set_s(automatic);
+    const ImportedModel made = imported(model);
+    const bool at_the_end = automatic == std::string("SAME_UPPER");
+    const auto paddings =
+        at_the_end ? std::vector<int32_t>{0, 1, 0, 1} : std::vector<int32_t>{1, 0, 1, 0};
+    for (const Op& op : made.program->root().ops()) {
+      if (op.type() != "conv2d_transpose") continue;
+      EXPECT_EQ(get_attr_or<std::vector<int32_t>>(op, "paddings", {}), paddings);
+    }
+    EXPECT_THAT(dims_of(made, "y"), ElementsAre(1, 1, 3, 3));
+  }
+}
+
 TEST(ImportOnnx, InputDimsReplaceTheDeclaredOnes) {
   OnnxModel model;
   model.input("x", {-1, 3}).output("y");

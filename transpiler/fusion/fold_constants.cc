@@ -22,8 +22,8 @@ namespace {
 
 // A tensor with more elements is tracked only while all of them are equal.
 constexpr int64_t kMostElements = 256;
-// Integers are held as doubles.
-constexpr double kLargestInteger = 9007199254740992.0;
+// Integers are held as doubles. 2^53 may be what rounding made of 2^53 + 1.
+constexpr double kLargestInteger = 9007199254740991.0;
 
 struct Constant {
   DType dtype = DType::kFloat32;
