@@ -25,6 +25,8 @@ class DataSet {
                                 const Program& program);
 
   [[nodiscard]] int64_t rows() const { return rows_; }
+  /// True if batches have this var.
+  [[nodiscard]] bool has(const std::string& name) const { return columns_.contains(name); }
   /// Copies the rows with these numbers.
   [[nodiscard]] StatusOr<executor::NamedValues> batch(llvm::ArrayRef<int64_t> rows) const;
 

@@ -1,6 +1,11 @@
 #include "jobs/data/feeder.h"
 
 #include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
 #include "io/npz.h"
@@ -23,7 +28,7 @@ StatusOr<std::vector<NamedValues>> split_steps(NamedValues&& members, int64_t st
     const auto [head, rest] = llvm::StringRef(name).split('/');
     size_t step = 0;
     if (!head.startswith("step") || head.drop_front(4).getAsInteger(10, step) || rest.empty() ||
-        step > 100'000'000) {
+        step > 100'000'000 || head.drop_front(4) != std::to_string(step)) {
       return InvalidData("member '{}': expected a name like step0/x", name).in_file(file);
     }
     if (step >= static_cast<size_t>(steps)) continue;
@@ -35,6 +40,24 @@ StatusOr<std::vector<NamedValues>> split_steps(NamedValues&& members, int64_t st
         .in_file(file);
   }
   return result;
+}
+
+// A value that is the same in all steps, and that every step replaces by another one.
+Status Feeder::check_replaced() const {
+  for (const auto& [name, value] : fixed_) {
+    const char* by = nullptr;
+    if (has_step_feeds() && llvm::all_of(step_feeds_, [&, &key = name](const NamedValues& feeds) {
+          return feeds.contains(key);
+        }))
+      by = "options.steps_file";
+    if (data_ && data_->has(name)) by = "options.data";
+    if (slots_ != nullptr && slots_->has(name)) by = "options.files";
+    if (by != nullptr)
+      return {
+          StatusCode::kUsage,
+          fmt::format("options.values: '{}' has no effect: every step has it from {}", name, by)};
+  }
+  return Ok();
 }
 
 StatusOr<Feeder> Feeder::open(const FeedOptions& options, const Program& program) {
@@ -59,13 +82,15 @@ StatusOr<Feeder> Feeder::open(const FeedOptions& options, const Program& program
     feeder.epochs_ = options.epochs;
     feeder.steps_ = std::max<int64_t>(feeder.slots_->steps(), 0);
     feeder.limit_steps(options.max_steps);
+    MILLRACE_RETURN_IF_ERROR(feeder.check_replaced());
     return feeder;
   }
   if (options.data.empty()) {
     feeder.limit_steps(options.max_steps);
-    return feeder;
+  } else {
+    MILLRACE_RETURN_IF_ERROR(feeder.open_data(options, program));
   }
-  MILLRACE_RETURN_IF_ERROR(feeder.open_data(options, program));
+  MILLRACE_RETURN_IF_ERROR(feeder.check_replaced());
   return feeder;
 }
 

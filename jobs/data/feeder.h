@@ -18,7 +18,8 @@ namespace millrace::jobs {
 /// (--feed-steps), or batches of examples (--data, --files), shuffled again in every epoch.
 class Feeder {
  public:
-  /// Errors: kUsage for options that exclude each other; those of the readers.
+  /// Errors: kUsage for options that exclude each other, and for a value in all steps that every
+  /// step replaces; those of the readers.
   static StatusOr<Feeder> open(const FeedOptions& options, const Program& program);
 
   /// Number of steps of the whole run; 0 if only the end of the files determines it.
@@ -52,6 +53,7 @@ class Feeder {
   [[nodiscard]] double waited_s() const { return slots_ == nullptr ? 0 : slots_->waited_s(); }
 
  private:
+  [[nodiscard]] Status check_replaced() const;
   Status open_data(const FeedOptions& options, const Program& program);
   void shuffle(int64_t epoch);
   void swap_step();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <glob.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include "fleet/roles/file_share.h"
 #include "framework/base/errors.h"
@@ -303,6 +304,11 @@ Status SlotData::begin_epoch() {
   if (reshuffle_ && share_epoch_ != epoch_) MILLRACE_RETURN_IF_ERROR(read_share(epoch_));
   if (shuffle_) shuffle_rows(order_, seed_, epoch_);
   return Ok();
+}
+
+bool SlotData::has(const std::string& name) const {
+  return llvm::any_of(source_.slots,
+                      [&](const io::Slot& slot) { return slot.is_used && slot.name == name; });
 }
 
 Status SlotData::fill(const io::SlotRows& from, llvm::ArrayRef<int64_t> rows,

@@ -34,6 +34,8 @@ class SlotData {
   /// The same for slots that are known, and without reading examples: load() does.
   static StatusOr<std::unique_ptr<SlotData>> find(const FeedOptions& options, io::SlotsFile slots);
 
+  /// True if batches have this var.
+  [[nodiscard]] bool has(const std::string& name) const;
   /// Number of batches of the whole run; -1 if only the end of the files determines it, and for
   /// more than a million epochs with FeedOptions::reshuffle_epochs.
   [[nodiscard]] int64_t steps() const;

@@ -163,12 +163,28 @@ Status StepDump::write(int64_t step, int64_t examples, const std::vector<std::st
       if (std::find(fetches.begin(), fetches.end(), name) == fetches.end()) values.erase(name);
   }
   const std::lock_guard lock(writing_);
+  if (text.empty()) return Ok();
+  begins_.emplace_back(step, bytes_);
+  bytes_ += static_cast<int64_t>(text.size());
   for (std::string_view rest = text; !rest.empty();) {
     const ssize_t done = ::write(fd_, rest.data(), rest.size());
     if (done < 0 && errno != EINTR)
       return IoError("cannot write: {}", dump_error(errno)).in_file(path_);
     rest.remove_prefix(static_cast<size_t>(std::max<ssize_t>(done, 0)));
   }
+  return Ok();
+}
+
+Status StepDump::go_back(int64_t step) {
+  const std::lock_guard lock(writing_);
+  const auto first =
+      std::ranges::find_if(begins_, [&](const auto& at) { return at.first >= step; });
+  if (first == begins_.end()) return Ok();
+  if (::ftruncate(fd_, first->second) != 0 || ::lseek(fd_, first->second, SEEK_SET) < 0)
+    return IoError("cannot remove the lines of step {}: {}", step, dump_error(errno))
+        .in_file(path_);
+  bytes_ = first->second;
+  begins_.erase(first, begins_.end());
   return Ok();
 }
 

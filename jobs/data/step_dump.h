@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "executor/executor.h"
@@ -48,6 +49,9 @@ class StepDump {
   /// a tensor of numbers; kIo.
   Status write(int64_t step, int64_t examples, const std::vector<std::string>& fetches,
                executor::NamedValues& values);
+  /// Removes the lines of a step and later ones, which are made again. Steps must have been written
+  /// in order. Errors: kIo.
+  Status go_back(int64_t step);
 
  private:
   explicit StepDump(DumpOptions options) : options_(std::move(options)) {}
@@ -58,7 +62,9 @@ class StepDump {
   DumpOptions options_;
   std::string path_;
   int fd_ = -1;
-  std::mutex writing_;  ///< guards the file
+  std::mutex writing_;                               ///< guards the file, and what follows
+  int64_t bytes_ = 0;                                ///< written
+  std::vector<std::pair<int64_t, int64_t>> begins_;  ///< steps and where their lines begin
 };
 
 }  // namespace millrace::jobs

@@ -165,6 +165,7 @@ Status train(Trainer& job, int number, const TrainOptions& options, const Traine
     if (status.ok() || options.stopped() || !job.must_go_back()) return status;
     options.log(LogLevel::kWarning, status.message());
     MILLRACE_ASSIGN_OR_RETURN(first, go_back(job, number, options.log));
+    if (dump != nullptr) MILLRACE_RETURN_IF_ERROR(dump->go_back(first));
   }
 }
 

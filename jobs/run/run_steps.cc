@@ -138,7 +138,8 @@ StatusOr<StepsResult> run_steps(Session& session, Feeder& feeder, const StepsOpt
   StepReport report(session, feeder, options);
   NamedValues values;
   report.begin();
-  for (int64_t step = 0; !feeder.ends_at(step); ++step) {
+  int64_t step = 0;
+  for (; !feeder.ends_at(step); ++step) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
     if (feeds == nullptr) break;
     if (step < session.first_step) continue;  // feeds of steps that the checkpoint has already done
@@ -157,6 +158,11 @@ StatusOr<StepsResult> run_steps(Session& session, Feeder& feeder, const StepsOpt
     for (auto& [name, value] : values)
       outcome.results[fmt::format("step{}/", step) + name] = std::move(value);
   }
+  if (session.first_step > 0 && step <= session.first_step && stop.signal() == 0)
+    options.log(LogLevel::kWarning,
+                fmt::format("no step was run: the run has {} steps, and the checkpoint that it "
+                            "continues from has done {}",
+                            step, session.first_step));
   if (!prefixed) outcome.results = std::move(values);
   MILLRACE_RETURN_IF_ERROR(checkpoints.finish());
   report.end();

@@ -174,6 +174,26 @@ TEST_F(DataSetTest, ABatchThatIsNotFullIsLeftOutAlsoIfItIsTheOnlyOne) {
   EXPECT_EQ(dropped->remark(), "left out 1 examples of batches that are not full");
 }
 
+TEST_F(DataSetTest, AFeedThatTheExamplesReplaceIsRefused) {
+  FeedOptions options;
+  options.data = fmt::format("{}replaced_{}.csv", ::testing::TempDir(), ::getpid());
+  options.columns = "x=0:1";
+  std::ofstream(options.data) << "1,2,3\n4,5,6\n";
+  options.values = {"y=2x1xi64=zeros"};
+  EXPECT_TRUE(Feeder::open(options, *program_).ok());
+  options.columns = "x=0:1,y=2";
+  EXPECT_EQ(Feeder::open(options, *program_).status().message(),
+            "options.values: 'y' has no effect: every step has it from options.data");
+}
+
+TEST(SplitSteps, TwoNamesOfOneStepAreRefused) {
+  executor::NamedValues members;
+  members.emplace("step1/x", Value());
+  members.emplace("step01/x", Value());
+  EXPECT_THAT(split_steps(std::move(members), 1, "feeds.npz").status().message(),
+              HasSubstr("member 'step01/x': expected a name like step0/x"));
+}
+
 executor::NamedValues named(const std::string& name, const std::vector<float>& data) {
   executor::NamedValues values;
   auto& tensor = values[name].as<Tensor>();

@@ -66,6 +66,21 @@ TEST_F(StepDumpTest, WritesALinePerExampleAndParameter) {
             "2:0\tprob:2:0.25:0.75\tids:2:7:9\n2:1\tprob:2:0.1:0.9\tids:1:-1\n(2,w):0.5:-1\n");
 }
 
+TEST_F(StepDumpTest, StepsThatAreMadeAgainAreWrittenOnce) {
+  options_.fields = {};
+  auto dump = StepDump::open(options_);
+  ASSERT_TRUE(dump.ok()) << dump.status().to_string();
+  for (const int64_t step : {4, 5, 6, 5, 6, 7}) {
+    if (step == 5) {
+      ASSERT_TRUE((*dump)->go_back(step).ok());
+    }
+    NamedValues values = values_of_step();
+    ASSERT_TRUE((*dump)->write(step, 2, {}, values).ok());
+  }
+  EXPECT_EQ(*read_file(folder_ / "dump/of/fields/part-003", 1 << 20),
+            "(4,w):0.5:-1\n(5,w):0.5:-1\n(6,w):0.5:-1\n(7,w):0.5:-1\n");
+}
+
 TEST_F(StepDumpTest, KeepsEarlierFilesUnlessTheyMayBeReplaced) {
   ASSERT_TRUE(StepDump::open(options_).ok());
   EXPECT_THAT(StepDump::open(options_).status().to_string(),
