@@ -82,7 +82,7 @@ Status set_accessor(ConfigReader& read, const AccessorKind& kind,
   if (kind.updates == Updates::kOneRule) {
     MILLRACE_RETURN_IF_ERROR(set_row_rule(read, *out.mutable_sparse_sgd_param()));
     out.mutable_downpour_accessor_param()->set_ssd_unseenday_threshold(
-        static_cast<int32_t>(read.integer("sparse_ssd_unseenday_threshold", 1)));
+        read.small_integer("sparse_ssd_unseenday_threshold", 1));
   }
   if (kind.updates == Updates::kTwoRules) {
     MILLRACE_RETURN_IF_ERROR(set_rule(read, "embed_", "adagrad", *out.mutable_embed_sgd_param()));

@@ -43,7 +43,13 @@ void ConfigReader::fail(const std::string& key, const char* expected, const Conf
 double ConfigReader::number(const std::string& key, double fallback) {
   const ConfigValue* const value = find(key);
   if (value == nullptr) return fallback;
-  if (const auto* const number = std::get_if<double>(value)) return *number;
+  if (const auto* const number = std::get_if<double>(value)) {
+    if (std::abs(*number) <= std::numeric_limits<float>::max()) return *number;
+    if (status_.ok())
+      status_ = InvalidArgument("{}.{}: expected a number that float32 can hold, found {}", what_,
+                                key, *number);
+    return fallback;
+  }
   if (const auto* const whole = std::get_if<int64_t>(value)) return static_cast<double>(*whole);
   if (const auto* const flag = std::get_if<bool>(value)) return *flag ? 1 : 0;
   fail(key, "a number", *value);
@@ -56,6 +62,15 @@ int64_t ConfigReader::integer(const std::string& key, int64_t fallback) {
   if (const auto* const whole = std::get_if<int64_t>(value)) return *whole;
   if (const auto* const flag = std::get_if<bool>(value)) return *flag ? 1 : 0;
   fail(key, "a whole number", *value);
+  return fallback;
+}
+
+int32_t ConfigReader::small_integer(const std::string& key, int32_t fallback) {
+  const int64_t value = integer(key, fallback);
+  if (std::in_range<int32_t>(value)) return static_cast<int32_t>(value);
+  if (status_.ok())
+    status_ =
+        InvalidArgument("{}.{}: expected a whole number of 32 bits, found {}", what_, key, value);
   return fallback;
 }
 

@@ -26,10 +26,12 @@ class ConfigReader {
   ConfigReader(const ConfigDict& dict, std::string what);
 
   [[nodiscard]] bool has(const std::string& key) const { return dict_.count(key) != 0; }
-  /// Numbers; true and false count as 1 and 0.
+  /// Numbers that float32 can hold, as servers compute with it; true and false count as 1 and 0.
   double number(const std::string& key, double fallback);
   /// Whole numbers.
   int64_t integer(const std::string& key, int64_t fallback);
+  /// Whole numbers that 32 bits can hold; larger ones are errors.
+  int32_t small_integer(const std::string& key, int32_t fallback);
   /// Whole numbers >= 0; negative ones are errors.
   uint32_t count(const std::string& key, uint32_t fallback);
   bool boolean(const std::string& key, bool fallback);

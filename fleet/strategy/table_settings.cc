@@ -94,8 +94,7 @@ Status refuse_filters(ConfigReader& read, const std::string& what) {
 void set_ctr_statistics(ConfigReader& read, bool unit, desc::CtrAccessorParameter& out) {
   out.set_show_scale(!unit);
   set_statistics(read, out);
-  out.set_ssd_unseenday_threshold(
-      static_cast<int32_t>(read.integer("sparse_ssd_unseenday_threshold", 1)));
+  out.set_ssd_unseenday_threshold(read.small_integer("sparse_ssd_unseenday_threshold", 1));
 }
 
 Status set_accessor(ConfigReader& read, const AccessorName& accessor, bool use_cvm,

@@ -20,7 +20,7 @@ struct TableShare {
 
 /// Saving of a job's tables as files. Every server writes its rows (ps/table/table_files.h) and
 /// then `<id>/layout` with the number of servers, so that another number of servers can tell which
-/// files make up the table.
+/// files make up the table, and with the name of the table.
 ///
 /// \param folder  for all tables; each table has a subfolder named by its number
 /// \param mode    as in the original's save (Accessor::is_saved()); 0: everything
@@ -40,8 +40,9 @@ StatusOr<std::vector<std::string>> table_parts(const std::string& folder, int ta
 /// Loads the rows of this server, replacing the contents of the table. If the number of servers is
 /// the same as at the save, each reads only its own files. Otherwise each reads the files of all
 /// servers, which must be in the folder.
-/// Errors: kNotFound with the missing file; kInvalidData for another size, accessor or rule, and
-/// for a damaged file; the table then has either all of its rows or none.
+/// Errors: kNotFound with the missing file; kInvalidData for the rows of a table of another name,
+/// for another size, accessor or rule, and for a damaged file; the table then has either all of its
+/// rows or none.
 Status load_table(SparseTable& table, const std::string& folder, const TableShare& share);
 Status load_table(DenseTable& table, const std::string& folder, const TableShare& share);
 

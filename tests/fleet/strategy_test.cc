@@ -220,6 +220,10 @@ TEST(Strategy, RefusesWrongTableSettings) {
         Row{{{"sparse_weight_bounds", std::vector<double>{1}}},
             "sparse_weight_bounds: expected two numbers, found 1"},
         Row{{{"sparse_shard_num", -1}}, "sparse_shard_num: expected a whole number >= 0"},
+        Row{{{"sparse_ssd_unseenday_threshold", int64_t{1} << 32}},
+            "sparse_ssd_unseenday_threshold: expected a whole number of 32 bits, found 4294967296"},
+        Row{{{"sparse_learning_rate", 1e39}},
+            "sparse_learning_rate: expected a number that float32 can hold, found 1e+39"},
         Row{{{"sparse_learning_rate", "fast"}},
             "sparse_learning_rate: expected a number, found a string"}}) {
     EXPECT_THAT(strategy.set_table_configs("emb", row.configs).message(), HasSubstr(row.message));

@@ -420,6 +420,22 @@ TEST_F(TableFilesTest, FoldersOfTablesThatAreNotWholeLoadNothing) {
   EXPECT_EQ(rows->size(), 0);
 }
 
+// A job with one embedding more numbers the others differently.
+TEST_F(TableFilesTest, RowsOfAnotherTableAreRefused) {
+  SparseTableOptions options = ctr_table_files();
+  options.name = "clicks";
+  auto saved = make_table_files(options);
+  train(*saved);
+  ASSERT_TRUE(save_table(*saved, folder_, {0, 1, 10}, 0, Replace::kNo).ok());
+  options.name = "shops";
+  const auto other = make_table_files(options);
+  EXPECT_THAT(load_table(*other, folder_, {0, 1, 10}).to_string(),
+              HasSubstr("table 0 is 'shops', found the rows of 'clicks'"));
+  EXPECT_EQ(other->size(), 0);
+  options.name = "clicks";
+  EXPECT_TRUE(load_table(*make_table_files(options), folder_, {0, 1, 10}).ok());
+}
+
 // Servers empty the folder at their start.
 TEST_F(TableFilesTest, FoldersOfOthersAreNotTaken) {
   SparseTableOptions options = ctr_table_files();
