@@ -178,6 +178,9 @@ TEST(DistributeTranspiler, BadFieldsAreRefusedByName) {
   EXPECT_THAT(message(config, arguments),
               HasSubstr("runtime_split_send_recv needs config_sync_mode false"));
   config = no_waiting();
+  config.sync_mode = false;
+  EXPECT_THAT(message(config, arguments), HasSubstr("sync_mode true needs config_sync_mode true"));
+  config = no_waiting();
   config.split_method = "Hash";
   EXPECT_THAT(message(config, arguments), HasSubstr("split_method 'Hash' is unknown"));
   config = no_waiting();

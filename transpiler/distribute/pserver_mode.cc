@@ -27,6 +27,10 @@ Status check_arguments(const DistributionJob& job) {
   if (id < 0 || id >= job.trainers) {
     return InvalidArgument("trainer_id must be in 0..{} (found {})", job.trainers - 1, id);
   }
+  if (job.arguments.sync_mode && !job.config.sync_mode)
+    return InvalidArgument(
+        "sync_mode true needs config_sync_mode true (found false): trainers would send the "
+        "gradients of a step, and servers would not merge them");
   return Ok();
 }
 
