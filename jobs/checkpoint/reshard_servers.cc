@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/of_var.h"
 #include "framework/row_owner.h"
 #include "io/checkpoint/box_stream.h"
 #include "io/checkpoint/folder.h"
@@ -16,8 +17,11 @@
 #include "jobs/checkpoint/reshard_tables.h"
 #include "jobs/checkpoint/rows_stream.h"
 #include "jobs/checkpoint/servers.h"
+#include "jobs/config/distribution_facts.h"
 #include "ps/client/gather.h"
 #include "ps/server/calls_record.h"
+#include "ps/server/snapshot_identity.h"
+#include "ps/slices/plan_facts.h"
 #include "ps/slices/row_places.h"
 
 namespace millrace::jobs {
@@ -87,12 +91,13 @@ class ServerReshard {
   StatusOr<std::vector<io::StreamedTensor>> tensors_of(size_t server) const {
     std::vector<io::StreamedTensor> tensors;
     const std::string& table = to_.properties.distributed_lookup_table;
+    if (!table.empty()) MILLRACE_RETURN_IF_ERROR(of_var(check_table(), table));
     std::set<std::string> done;
     for (const DistributedVar* const var :
          to_.overview.get_distributed_vars_by_ep(to_.properties.endpoints[server])) {
       if (var->origin.name == table || !done.insert(var->slice.name).second) continue;
       StatusOr<io::StreamedTensor> tensor = slice_for(*var);
-      if (!tensor.ok()) return at_var(std::move(tensor).status(), var->origin.name);
+      if (!tensor.ok()) return of_var(std::move(tensor).status(), var->origin.name);
       tensors.push_back(*std::move(tensor));
     }
     for (const auto& [name, var] : from_.vars()) {
@@ -100,17 +105,35 @@ class ServerReshard {
       if (var.kind == Kind::kTyped) continue;  // with all their state: TableReshard
       StatusOr<io::StreamedTensor> tensor =
           var.kind == Kind::kTable ? rows_for(name, var, server) : all_of(name, var);
-      if (!tensor.ok()) return at_var(std::move(tensor).status(), name);
+      if (!tensor.ok()) return of_var(std::move(tensor).status(), name);
       tensors.push_back(*std::move(tensor));
     }
     return tensors;
   }
 
  private:
-  static Status at_var(Status status, const std::string& name) {
-    Location location = status.location();
-    location.var = name;
-    return std::move(status).at(std::move(location));
+  // Dims of a single element may be written as [] or [1].
+  static Status check_type(const transpiler::VarFacts& expected, const JoinedVar& found) {
+    const auto stated = static_cast<DType>(expected.dtype);
+    const DType dtype = is_valid(stated) ? stated : found.dtype;
+    const Dims dims(expected.shape.begin(), expected.shape.end());
+    const std::string wanted = ps::type_fact(dtype, dims);
+    const std::string there = ps::type_fact(found.dtype, found.dims);
+    if (wanted == there) return Ok();
+    return InvalidData("expected {}, found {} in the snapshots", wanted, there);
+  }
+
+  // The distributed table of the new job.
+  [[nodiscard]] Status check_table() const {
+    const std::string& name = to_.properties.distributed_lookup_table;
+    const auto found = from_.vars().find(name);
+    if (found == from_.vars().end()) return NotFound("the snapshots do not have the variable");
+    if (found->second.kind != Kind::kTable)
+      return Unimplemented(
+          "the variable is no distributed table in the snapshots, but in the new job");
+    for (const DistributedVar& var : to_.overview.vars())
+      if (var.origin.name == name) return check_type(var.origin, found->second);
+    return Ok();
   }
 
   // Offset and dims of what a server holds. Optimizer state that is listed as whole on several
@@ -156,13 +179,12 @@ class ServerReshard {
     MILLRACE_ASSIGN_OR_RETURN(const auto held, held_by(var));
     const auto& [offset, shape] = held;
     const Dims dims(shape.begin(), shape.end());
-    const bool fits = element_count(var.origin.shape) == io::Box::whole(joined.dims).numel() &&
-                      offset >= 0 &&
-                      offset + io::Box::whole(dims).numel() <= io::Box::whole(joined.dims).numel();
-    if (!fits) {
-      return InvalidData("expected shape [{}], found [{}]", fmt::join(var.origin.shape, ", "),
-                         fmt::join(joined.dims, ", "));
-    }
+    MILLRACE_RETURN_IF_ERROR(check_type(var.origin, joined));
+    const int64_t elements = io::Box::whole(dims).numel();
+    const int64_t whole = io::Box::whole(joined.dims).numel();
+    if (offset < 0 || offset + elements > whole)
+      return InvalidData("expected a slice of {} elements, found elements {} to {}", whole, offset,
+                         offset + elements);
     return stream(var.slice.name, joined, dims, offset);
   }
 
@@ -214,8 +236,7 @@ Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFi
                          uint64_t max_bytes, io::CheckpointSaveOptions options) {
   options.step = from.step();
   const ServerReshard reshard(from, to, max_bytes);
-  MILLRACE_ASSIGN_OR_RETURN(const TableReshard typed,
-                            TableReshard::open(from.servers(), tables, max_bytes));
+  MILLRACE_ASSIGN_OR_RETURN(const TableReshard typed, TableReshard::open(from, tables, max_bytes));
   // A server that reads this record loads the values and starts its counts of steps and calls from
   // zero.
   const std::string no_calls = ps::calls_text({});
@@ -223,10 +244,13 @@ Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFi
     MILLRACE_ASSIGN_OR_RETURN(std::vector<io::StreamedTensor> tensors, reshard.tensors_of(i));
     std::ranges::move(typed.tensors_of(i), std::back_inserter(tensors));
     const std::string root = fmt::format("{}/server-{}", output, i);
-    MILLRACE_RETURN_IF_ERROR(io::save_streams(tensors, {{ps::kCallsRecord, no_calls}},
-                                              {{"endpoint", to.properties.endpoints[i]},
-                                               {"cut_anew_from_step", std::to_string(from.step())}},
-                                              io::checkpoint_folder(root, from.step()), options));
+    const std::string layout =
+        fmt::format("{}\n", fmt::join(distribution_facts(to, tables, i), "\n"));
+    MILLRACE_RETURN_IF_ERROR(
+        io::save_streams(tensors, {{ps::kCallsRecord, no_calls}, {ps::kLayoutRecord, layout}},
+                         {{"endpoint", to.properties.endpoints[i]},
+                          {"cut_anew_from_step", std::to_string(from.step())}},
+                         io::checkpoint_folder(root, from.step()), options));
   }
   return Ok();
 }

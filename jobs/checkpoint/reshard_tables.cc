@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
+#include <map>
+#include <string>
 #include <utility>
 
+#include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/of_var.h"
+#include "jobs/config/typed_tables.h"
 #include "ps/table/routing.h"
 #include "ps/table/state_parts.h"
 
@@ -70,6 +74,25 @@ Status deal(const std::vector<std::vector<int64_t>>& keys, const ps::SparseRouti
   return Ok();
 }
 
+Status no_table(const ServerSnapshots& from, const std::string& param) {
+  if (!from.vars().contains(param)) return NotFound("the snapshots do not have the variable");
+  return Unimplemented("the variable is no typed table in the snapshots, but in the new job")
+      .with_hint(
+          "checkpoint convert --to npz writes the values of the snapshots, and --params of the new "
+          "job fills its tables with them");
+}
+
+// Rows of another form may have the same length.
+Status check_rows_alike(const ps::TypedTable& old, const ps::TypedTable& table) {
+  const std::string form = row_form(table);
+  const std::string old_form = row_form(old);
+  if (form != old_form)
+    return InvalidData("expected rows of {}, found {} in the snapshots", form, old_form);
+  if (table.height >= old.height) return Ok();
+  return InvalidData("the new job declares {} rows, the one of the snapshots {}", table.height,
+                     old.height);
+}
+
 std::vector<int64_t> keys_of(const Places& places) {
   std::vector<int64_t> keys;
   for (const ps::RowPlace& place : places) keys.push_back(place.row);
@@ -82,27 +105,27 @@ bool is_table_part(const std::string& name) {
   return table_of(name) >= 0;
 }
 
-StatusOr<TableReshard> TableReshard::open(const std::vector<io::Checkpoint>& from,
+StatusOr<TableReshard> TableReshard::open(const ServerSnapshots& from,
                                           const std::vector<ps::TypedTable>& tables,
                                           uint64_t max_bytes) {
-  TableReshard reshard(from, max_bytes);
-  std::set<int> there;
-  for (const io::Checkpoint& server : from) {
-    for (const io::StoredTensor& stored : server.manifest().tensors)
-      if (const int id = table_of(stored.name); id >= 0) there.insert(id);
-  }
+  TableReshard reshard(from.servers(), max_bytes);
+  std::map<std::string, ps::TypedTable> left = from.typed();
   for (const ps::TypedTable& table : tables) {
-    const int id = table.options.table_id;
-    if (there.erase(id) == 0) continue;  // the new job has it; no snapshot does, so it starts empty
-    if (Status status = reshard.read(table, reshard.tables_[id]); !status.ok())
+    const auto old = left.find(table.param);
+    if (old == left.end()) return of_var(no_table(from, table.param), table.param);
+    const int id = old->second.options.table_id;
+    Status status = check_rows_alike(old->second, table);
+    if (status.ok()) status = reshard.read(id, table, reshard.tables_[table.options.table_id]);
+    if (!status.ok())
       return std::move(status).with_note(fmt::format("in typed table '{}'", table.param));
+    left.erase(old);
   }
-  if (there.empty()) return reshard;
-  return InvalidData("the snapshots have typed table {}, the new job does not", *there.begin());
+  if (left.empty()) return reshard;
+  return InvalidData("'{}' is a typed table in the snapshots, the new job has no such table",
+                     left.begin()->first);
 }
 
-Status TableReshard::read(const ps::TypedTable& table, Table& to) const {
-  const int id = table.options.table_id;
+Status TableReshard::read(int id, const ps::TypedTable& table, Table& to) const {
   const size_t servers = table.endpoints.size();
   MILLRACE_ASSIGN_OR_RETURN(
       const ps::SparseRouting routing,

@@ -32,13 +32,6 @@ struct Snapshot {
   io::Checkpoint checkpoint;
 };
 
-StatusOr<int64_t> applied_steps(const io::Checkpoint& checkpoint) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(ps::kCallsRecord));
-  StatusOr<ps::CallsRecord> calls = ps::parse_calls(text);
-  if (!calls.ok()) return std::move(calls).status().in_file(checkpoint.folder());
-  return calls->applied;
-}
-
 // Newest first; damaged snapshots are logged and left out.
 StatusOr<std::vector<Snapshot>> snapshots_of(const std::string& folder,
                                              const SnapshotOptions& options) {
@@ -250,6 +243,7 @@ class ServersSource final : public TensorSource {
   }
   [[nodiscard]] uint64_t bytes() const override { return snapshots_.bytes(); }
   [[nodiscard]] std::string form() const override { return "servers"; }
+  [[nodiscard]] int64_t step() const override { return snapshots_.step(); }
   [[nodiscard]] std::vector<Slice> slices(const std::string& name) const override {
     std::vector<Slice> slices;
     const auto found = snapshots_.vars().find(name);
@@ -272,6 +266,13 @@ class ServersSource final : public TensorSource {
 };
 
 }  // namespace
+
+StatusOr<int64_t> applied_steps(const io::Checkpoint& snapshot) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, snapshot.load_record(ps::kCallsRecord));
+  StatusOr<ps::CallsRecord> calls = ps::parse_calls(text);
+  if (!calls.ok()) return std::move(calls).status().in_file(snapshot.folder());
+  return calls->applied;
+}
 
 Status check_slices(const std::string& name, const JoinedVar& var) {
   std::vector<VarSlice> slices;

@@ -66,6 +66,8 @@ class ServerSnapshots {
 
   [[nodiscard]] const std::map<std::string, JoinedVar>& vars() const { return vars_; }
   [[nodiscard]] const std::vector<io::Checkpoint>& servers() const { return servers_; }
+  /// The typed tables of the job, by name of the embedding.
+  [[nodiscard]] const std::map<std::string, ps::TypedTable>& typed() const { return typed_; }
   [[nodiscard]] int64_t step() const { return step_; }
   [[nodiscard]] uint64_t bytes() const;
   /// A variable as one value; a table with its rows in ascending order of row id, as a dense tensor
@@ -75,7 +77,7 @@ class ServerSnapshots {
  private:
   std::vector<io::Checkpoint> servers_;
   std::map<std::string, JoinedVar> vars_;
-  std::map<std::string, ps::TypedTable> typed_;  ///< by name of the embedding
+  std::map<std::string, ps::TypedTable> typed_;
   int64_t step_ = 0;
 };
 
@@ -88,6 +90,10 @@ StatusOr<std::unique_ptr<TensorSource>> open_servers(const std::string& root,
                                                      const std::string& slices,
                                                      const SnapshotOptions& options);
 
+/// The number of steps that a server had applied when it took a snapshot: the step by which
+/// snapshots are selected, while their folders are counted. Errors: those of reading.
+StatusOr<int64_t> applied_steps(const io::Checkpoint& snapshot);
+
 /// The folders of snapshots `<root>/server-0`, `server-1`, ...; empty if `root` has none.
 std::vector<std::string> server_folders(const std::string& root);
 
@@ -98,14 +104,15 @@ StatusOr<transpiler::SlicesFile> read_slices_of_servers(const std::string& path,
 
 /// Writes the values of snapshots for the servers of another job, to
 /// `<output>/server-<i>/step-<n>`. Only values are written, so the new job may have any number of
-/// trainers. Streams the data and reads no more than needed.
+/// trainers, and the facts about its distribution, by which servers of another job refuse them.
+/// Streams the data and reads no more than needed.
 ///
 /// \param tables     typed tables of the new job
 /// \param max_bytes  of tensor data held at a time; at least one row is held
 /// \param options    step and calls are ignored
 /// Errors: kNotFound for a variable that the snapshots do not have; kInvalidData for one of a
-/// different shape, and for a typed table that the new job does not have; those of reading and
-/// writing.
+/// different shape or element type; kUnimplemented for one that is a table in one of the jobs only;
+/// those of TableReshard::open(), of reading and of writing.
 Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFile& to,
                          const std::vector<ps::TypedTable>& tables, const std::string& output,
                          uint64_t max_bytes, io::CheckpointSaveOptions options);

@@ -9,6 +9,10 @@ StatusOr<io::TensorFileEntry> TensorSource::facts(const std::string& name) const
   return io::tensor_file_entry(name, value);
 }
 
+int64_t TensorSource::step() const {
+  return -1;
+}
+
 std::vector<TensorSource::Slice> TensorSource::slices(const std::string& /*name*/) const {
   return {};
 }

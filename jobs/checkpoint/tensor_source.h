@@ -38,6 +38,8 @@ class TensorSource {
   [[nodiscard]] virtual std::vector<Slice> slices(const std::string& name) const;
   /// "checkpoint", "safetensors", ...
   [[nodiscard]] virtual std::string form() const = 0;
+  /// The training step of the values; -1 where the form does not say it.
+  [[nodiscard]] virtual int64_t step() const;
 };
 
 }  // namespace millrace::jobs

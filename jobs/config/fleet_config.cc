@@ -70,15 +70,21 @@ StatusOr<ConfigDict> read_dict(const Json* json, const std::string& path) {
   return dict;
 }
 
-// Settings by table. Dense tables have none. Values that are not objects do not belong to a table.
+// Settings by table; dense tables have none. One value is not of a table.
 Status read_tables(const Json* json, fleet::DistributedStrategy& strategy) {
   const std::string path = "fleet_desc_configs";
   if (json == nullptr) return Ok();
   if (!json->is_object())
     return InvalidArgument("'{}': expected an object, found {}", path, json_kind(*json));
   for (const auto& [table, settings] : json->items()) {
-    if (table == "use_cvm" && settings.is_boolean()) strategy.set_use_cvm(settings.get<bool>());
-    if (!settings.is_object() || table == "dense_table" || table == "datanorm_table") continue;
+    if (settings.is_null()) continue;
+    const bool is_flag = table == "use_cvm";
+    if (is_flag ? !settings.is_boolean() : !settings.is_object())
+      return InvalidArgument("'{}.{}': expected {}, found {}", path, table,
+                             is_flag ? "true or false" : "an object with settings of a table",
+                             json_kind(settings));
+    if (is_flag) strategy.set_use_cvm(settings.get<bool>());
+    if (is_flag || table == "dense_table" || table == "datanorm_table") continue;
     MILLRACE_ASSIGN_OR_RETURN(const ConfigDict dict,
                               read_dict(&settings, fmt::format("{}.{}", path, table)));
     MILLRACE_RETURN_IF_ERROR(strategy.set_table_configs(table, dict));
@@ -116,6 +122,9 @@ Status read_mode(JsonFields& fields, fleet::JobSpec& spec) {
   MILLRACE_ASSIGN_OR_RETURN(const ps::CommMode found, spec.strategy.mode());
   if (mode == "geo" && found != ps::CommMode::kGeo)
     return InvalidArgument("'mode' is geo, but a_sync_configs.k_steps is {}; expected more than 0",
+                           spec.strategy.a_sync_configs().k_steps);
+  if (mode == "async" && found != ps::CommMode::kAsync)
+    return InvalidArgument("'mode' is async, but a_sync_configs.k_steps is {}, which is for geo",
                            spec.strategy.a_sync_configs().k_steps);
   return Ok();
 }

@@ -1,5 +1,8 @@
 #include "jobs/config/json_fields.h"
 
+#include <cmath>
+#include <limits>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -53,10 +56,14 @@ const Json* JsonFields::find(const std::string& key) {
 
 JsonFields& JsonFields::number(const std::string& key, double& out) {
   if (const Json* const value = find(key)) {
-    if (value->is_number())
-      out = value->get<double>();
-    else
+    // programs and tables have such numbers as float32
+    const double found = value->is_number() ? value->get<double>() : 0;
+    if (!value->is_number())
       fail(key, "a number", *value);
+    else if (std::abs(found) > std::numeric_limits<float>::max())
+      fail(key, "a number that float32 can hold", *value);
+    else
+      out = found;
   }
   return *this;
 }
@@ -66,6 +73,13 @@ JsonFields& JsonFields::number(const std::string& key, std::optional<double>& ou
   if (find(key) == nullptr) return *this;
   number(key, value);
   out = value;
+  return *this;
+}
+
+JsonFields& JsonFields::number(const std::string& key, float& out) {
+  double wide = out;
+  number(key, wide);
+  out = static_cast<float>(wide);
   return *this;
 }
 

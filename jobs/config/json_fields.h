@@ -29,8 +29,10 @@ class JsonFields {
   /// \param path  path of the object from the top of the file; empty for the top itself
   JsonFields(const nlohmann::json& object, std::string path);
 
+  /// A number in the range of float32, which programs have it as.
   JsonFields& number(const std::string& key, double& out);
   JsonFields& number(const std::string& key, std::optional<double>& out);
+  JsonFields& number(const std::string& key, float& out);  ///< the same, rounded
   /// A whole number that the type can hold.
   template <std::integral T>
   JsonFields& whole(const std::string& key, T& out);

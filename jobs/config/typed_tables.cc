@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
@@ -55,23 +56,17 @@ Status read_one_of(JsonFields& fields, const char* key,
   return InvalidArgument("'{}': expected one of {}, found '{}'", fields.path_of(key), known, text);
 }
 
-void read_number(JsonFields& fields, const char* key, float& out) {
-  auto wide = static_cast<double>(out);
-  fields.number(key, wide);
-  out = static_cast<float>(wide);
-}
-
 Status read_rule(JsonFields& parent, const char* key, Rule& rule) {
   const Json* const object = parent.find(key);
   if (object == nullptr) return Ok();
   JsonFields fields(*object, parent.path_of(key));
   MILLRACE_RETURN_IF_ERROR(read_one_of(fields, "name", kRules, rule.kind));
-  read_number(fields, "learning_rate", rule.learning_rate);
-  read_number(fields, "initial_g2sum", rule.initial_g2sum);
-  read_number(fields, "initial_range", rule.initial_range);
-  read_number(fields, "beta1_decay_rate", rule.beta1);
-  read_number(fields, "beta2_decay_rate", rule.beta2);
-  read_number(fields, "ada_epsilon", rule.epsilon);
+  fields.number("learning_rate", rule.learning_rate)
+      .number("initial_g2sum", rule.initial_g2sum)
+      .number("initial_range", rule.initial_range)
+      .number("beta1_decay_rate", rule.beta1)
+      .number("beta2_decay_rate", rule.beta2)
+      .number("ada_epsilon", rule.epsilon);
   std::vector<double> bounds;
   fields.numbers("weight_bounds", bounds);
   if (bounds.size() == 2) {
@@ -106,7 +101,7 @@ Status read_settings(JsonFields& fields, int64_t width, ps::TypedTable& table,
         {"show_click_decay_rate", &accessor.show_click_decay_rate},
         {"delete_threshold", &accessor.delete_threshold},
         {"delete_after_unseen_days", &accessor.delete_after_unseen_days}})
-    read_number(fields, key, *field);
+    fields.number(key, *field);
   fields.boolean("show_scale", accessor.show_scale).boolean("zero_init", accessor.zero_init);
   MILLRACE_RETURN_IF_ERROR(read_rule(fields, "embed_sgd_param", accessor.embed_rule));
   MILLRACE_RETURN_IF_ERROR(read_rule(fields, "embedx_sgd_param", accessor.embedx_rule));
@@ -134,6 +129,61 @@ Status read_settings(JsonFields& fields, int64_t width, ps::TypedTable& table,
   return fields.status();
 }
 
+bool states(const Json& settings, const char* key) {
+  return settings.contains(key) && !settings[key].is_null();
+}
+
+// Members of a rule that only some kinds read.
+Status check_rule_read(const Json& settings, const std::string& path, const Rule& rule,
+                       bool reads_range) {
+  const bool is_adagrad = rule.kind == Rule::Kind::kAdagrad || rule.kind == Rule::Kind::kStdAdagrad;
+  const bool is_adam = rule.kind == Rule::Kind::kAdam || rule.kind == Rule::Kind::kSharedAdam;
+  for (const auto& [key, is_read] : {std::pair("initial_g2sum", is_adagrad),
+                                     {"initial_range", reads_range},
+                                     {"beta1_decay_rate", is_adam},
+                                     {"beta2_decay_rate", is_adam},
+                                     {"ada_epsilon", is_adam}}) {
+    if (!is_read && states(settings, key))
+      return InvalidArgument("'{}.{}' has no effect with the rule {} of such a table", path, key,
+                             name_of(kRules, rule.kind));
+  }
+  return Ok();
+}
+
+// A setting that the table would ignore is refused.
+Status check_settings_read(const Json& settings, const JsonFields& fields,
+                           const ps::SparseTableOptions& options) {
+  const Accessor& accessor = options.accessor;
+  const bool has_statistics = accessor.kind != Accessor::Kind::kEmbedding;
+  for (const auto& [key, is_read] : {std::pair("embed_sgd_param", has_statistics),
+                                     {"embedx_threshold", has_statistics},
+                                     {"nonclk_coeff", has_statistics},
+                                     {"click_coeff", has_statistics},
+                                     {"base_threshold", has_statistics},
+                                     {"delta_threshold", has_statistics},
+                                     {"delta_keep_days", has_statistics},
+                                     {"show_click_decay_rate", has_statistics},
+                                     {"delete_threshold", has_statistics},
+                                     {"delete_after_unseen_days", has_statistics},
+                                     {"shrink_every", has_statistics},
+                                     {"show_scale", accessor.kind == Accessor::Kind::kCtrCommon},
+                                     {"zero_init", has_statistics},
+                                     {"initializer", !has_statistics},
+                                     {"memory_rows", !options.disk_path.empty()}}) {
+    if (is_read || !states(settings, key)) continue;
+    return InvalidArgument("'{}' has no effect on a {} of {}", fields.path_of(key),
+                           options.disk_path.empty() ? "MemorySparseTable" : "SSDSparseTable",
+                           name_of(kAccessors, accessor.kind));
+  }
+  for (const auto& [key, rule] : {std::pair("embed_sgd_param", &accessor.embed_rule),
+                                  {"embedx_sgd_param", &accessor.embedx_rule}}) {
+    if (!states(settings, key)) continue;
+    MILLRACE_RETURN_IF_ERROR(
+        check_rule_read(settings[key], fields.path_of(key), *rule, has_statistics));
+  }
+  return Ok();
+}
+
 // The update rule of tables that is equivalent to the optimizer, if there is one.
 Status rule_of(const transpiler::TypedTableFacts& facts, Rule& rule, const std::string& param,
                bool is_given) {
@@ -148,9 +198,21 @@ Status rule_of(const transpiler::TypedTableFacts& facts, Rule& rule, const std::
   } else if (!is_given) {
     return Unimplemented("typed table '{}': no update rule of tables is equivalent to '{}'", param,
                          facts.optimizer)
-        .with_hint("choose a rule with embed_sgd_param and embedx_sgd_param");
+        .with_hint(
+            "name a rule in embedx_sgd_param, and in embed_sgd_param of tables with statistics");
   }
   return Ok();
+}
+
+// Whether the settings name each rule that the table has.
+bool names_rules(const Json& settings) {
+  const auto names = [&](const char* key) {
+    return settings.contains(key) && settings[key].is_object() && settings[key].contains("name");
+  };
+  const bool has_two =
+      settings.contains("accessor_class") &&
+      settings["accessor_class"] != name_of(kAccessors, Accessor::Kind::kEmbedding);
+  return names("embedx_sgd_param") && (!has_two || names("embed_sgd_param"));
 }
 
 StatusOr<ps::TypedTable> make_table(const std::string& param, const Json& settings, int table_id,
@@ -171,13 +233,13 @@ StatusOr<ps::TypedTable> make_table(const std::string& param, const Json& settin
   table.options.table_id = table_id;
   table.options.name = param;
   if (facts.padding >= 0) table.options.padding = facts.padding;
-  const bool is_given =
-      settings.contains("embed_sgd_param") || settings.contains("embedx_sgd_param");
+  const bool is_given = names_rules(settings);
   MILLRACE_RETURN_IF_ERROR(rule_of(facts, table.options.accessor.embed_rule, param, is_given));
   table.options.accessor.embedx_rule = table.options.accessor.embed_rule;
   std::string initializer = facts.initializer;
   MILLRACE_RETURN_IF_ERROR(read_settings(fields, facts.width, table, initializer));
   MILLRACE_RETURN_IF_ERROR(fields.finish());
+  MILLRACE_RETURN_IF_ERROR(check_settings_read(settings, fields, table.options));
   if (initializer.empty() && table.options.accessor.kind == Accessor::Kind::kEmbedding)
     return Unimplemented(
         "typed table '{}': the initial values of its rows are unknown; expected 'initializer'",
@@ -196,15 +258,25 @@ Json rule_json(const Rule& rule) {
           {"ada_epsilon", rule.epsilon}};
 }
 
+// Floats of a pulled row.
+int width_of(const Accessor& accessor) {
+  switch (accessor.kind) {
+    case Accessor::Kind::kSparse:
+      return accessor.embedx_dim + 1;
+    case Accessor::Kind::kCtrCommon:
+      return accessor.embedx_dim + 3;
+    default:
+      return accessor.embedx_dim;
+  }
+}
+
 Json table_json(const ps::TypedTable& table) {
   const ps::SparseTableOptions& options = table.options;
   const Accessor& accessor = options.accessor;
   Json json = {{"param", table.param},
                {"table_id", options.table_id},
                {"height", table.height},
-               {"width", accessor.embedx_dim + (accessor.kind == Accessor::Kind::kEmbedding ? 0
-                                                : accessor.kind == Accessor::Kind::kSparse  ? 1
-                                                                                            : 3)},
+               {"width", width_of(accessor)},
                {"padding_idx", options.padding.value_or(-1)},
                {"endpoints", table.endpoints},
                {"shard_num", table.shard_num},
@@ -273,6 +345,14 @@ StatusOr<std::vector<ps::TypedTable>> make_typed_tables(const std::string& text,
     tables.push_back(std::move(table));
   }
   return tables;
+}
+
+std::string row_form(const ps::TypedTable& table) {
+  const Accessor& accessor = table.options.accessor;
+  std::string form = fmt::format("{} of width {} with {}", name_of(kAccessors, accessor.kind),
+                                 width_of(accessor), name_of(kRules, accessor.embedx_rule.kind));
+  if (accessor.kind == Accessor::Kind::kEmbedding) return form;  // its rows have one rule
+  return form + fmt::format(" after {}", name_of(kRules, accessor.embed_rule.kind));
 }
 
 std::string typed_tables_json(const std::vector<ps::TypedTable>& tables) {

@@ -22,6 +22,10 @@ StatusOr<std::vector<ps::TypedTable>> make_typed_tables(const std::string& text,
 /// The text of tables.json, a file next to slices.json.
 std::string typed_tables_json(const std::vector<ps::TypedTable>& tables);
 
+/// What the floats of a table's rows are: accessor, width and rules, by the names of tables.json.
+/// Rows of tables for which it differs must not be mixed. Thread-safety: pure.
+std::string row_form(const ps::TypedTable& table);
+
 /// Reads the tables.json next to a job's slices.json; empty if there is no such file.
 /// Errors: kInvalidData naming file and member; kIo.
 StatusOr<std::vector<ps::TypedTable>> read_typed_tables(const std::string& slices);

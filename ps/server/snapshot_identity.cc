@@ -114,4 +114,17 @@ Status check_identity(std::string_view stored, std::string_view own) {
   return expected == found ? Ok() : fail(only_in(expected, found), only_in(found, expected));
 }
 
+Status check_layout(std::string_view stored, const PlanFacts& own) {
+  const std::set<std::string> lines = lines_of(stored);
+  PlanFacts theirs(lines.begin(), lines.end());
+  PlanFacts ours = own;
+  // values fit any mode and number of trainers
+  for (PlanFacts* const facts : {&theirs, &ours})
+    std::erase_if(*facts, [](const std::string& fact) { return is_training(fact); });
+  if (Status status = compare_plans(theirs, "the snapshot", ours, "this server"); !status.ok())
+    return InvalidData("the snapshot was made for the servers of another job: {}", status.message())
+        .with_hint("name the snapshot folder of this job, or reshard for its slices.json");
+  return Ok();
+}
+
 }  // namespace millrace::ps

@@ -11,6 +11,10 @@ namespace millrace::ps {
 /// Name of the record in snapshots of servers.
 inline constexpr const char* kIdentityRecord = "identity";
 
+/// Name of the record in snapshots that were made for a job and have its values only: facts about
+/// the server for which they were made (ServerOptions::plan), one per line.
+inline constexpr const char* kLayoutRecord = "layout";
+
 /// What a snapshot must have in common with the server that loads it, one fact per line: the
 /// name of the job first (if it has one), then, sorted, the way updates are applied, the ops of the
 /// blocks that update, with attributes, the number of the server, the slices that it holds of which
@@ -22,5 +26,9 @@ std::string identity_of(const ServerCore& core);
 /// and so does a server without ServerOptions::plan.
 /// Errors: kInvalidData with the first lines that differ.
 Status check_identity(std::string_view stored, std::string_view own);
+
+/// Compares a record kLayoutRecord with the facts of the server that loads the snapshot. A server
+/// without facts fits any. Errors: kInvalidData with the first fact that differs.
+Status check_layout(std::string_view stored, const PlanFacts& own);
 
 }  // namespace millrace::ps

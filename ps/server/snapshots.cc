@@ -139,6 +139,10 @@ Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
           .with_note("in " + checkpoint.folder());
     if (Status status = check_identity(*identity, identity_); !status.ok())
       return std::move(status).with_note("in " + checkpoint.folder());
+  } else if (checkpoint.manifest().find_record(kLayoutRecord, 0) != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string layout, checkpoint.load_record(kLayoutRecord));
+    if (Status status = check_layout(layout, core_.options.plan); !status.ok())
+      return std::move(status).with_note("in " + checkpoint.folder());
   }
   std::set<std::string> stored;
   for (const io::StoredTensor& tensor : checkpoint.manifest().tensors) stored.insert(tensor.name);

@@ -56,10 +56,16 @@ TEST(FleetConfig, NamesWhatIsWrong) {
               HasSubstr("'trainers': expected a whole number from 1"));
   EXPECT_THAT(parse(R"({"mode": "sync", "trainers": 1})").status().message(),
               HasSubstr("pservers"));
+  EXPECT_THAT(fault(R"(, "a_sync_configs": {"k_steps": 5})"),
+              HasSubstr("'mode' is async, but a_sync_configs.k_steps is 5, which is for geo"));
   EXPECT_THAT(fault(R"(, "a_sync_configs": {"colour": 1})"), HasSubstr("key 'colour'"));
   EXPECT_THAT(fault(R"(, "a_sync_configs": 3)"), HasSubstr("'a_sync_configs': expected an object"));
   EXPECT_THAT(fault(R"(, "fleet_desc_configs": {"emb": {"sparse_colour": 1}})"),
               HasSubstr("key 'sparse_colour'"));
+  EXPECT_THAT(fault(R"(, "fleet_desc_configs": {"use_cvm": 1})"),
+              HasSubstr("'fleet_desc_configs.use_cvm': expected true or false, found 1"));
+  EXPECT_THAT(fault(R"(, "fleet_desc_configs": {"emb": 8})"),
+              HasSubstr("expected an object with settings of a table, found 8"));
   EXPECT_THAT(fault(R"(, "env": {"CPU_NUM": 4})"), HasSubstr("'env.CPU_NUM': expected a string"));
   EXPECT_THAT(fault(R"(, "colour": 1)"), HasSubstr("colour"));
   EXPECT_EQ(fault(R"(, "trainer_endpoints": "a:1,b:1")"),

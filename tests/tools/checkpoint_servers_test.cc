@@ -345,7 +345,7 @@ TEST_F(ReshardServers, WhatDoesNotFitIsSaid) {
   wider.add_distributed_var(var);
   testing::put_file(three.slices(), transpiler::slices_json(properties, wider));
   EXPECT_THAT(reshard(two, three, folder_ / "b"),
-              HasSubstr("'w': expected shape [19, 4], found [19, 3]"));
+              HasSubstr("'w': expected f32 [19, 4], found f32 [19, 3] in the snapshots"));
 }
 
 // The tool would remove what a running server needs, or swap the folder under it.
