@@ -6,6 +6,10 @@
 #include <map>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
@@ -59,6 +63,7 @@ class CheckpointSource final : public TensorSource {
   }
   [[nodiscard]] uint64_t bytes() const override { return checkpoint_.manifest().bytes(); }
   [[nodiscard]] std::string form() const override { return "checkpoint"; }
+  [[nodiscard]] int64_t step() const override { return checkpoint_.manifest().step; }
 
  private:
   [[nodiscard]] StatusOr<io::TensorFileEntry> facts_of_tensor(const std::string& name) const {
@@ -289,18 +294,47 @@ StatusOr<std::unique_ptr<TensorSource>> open_form(const SourceOptions& options,
   return Internal("the form of '{}' is unknown", path);
 }
 
-// The folder of one checkpoint, unless another step is wanted.
-StatusOr<std::string> check_step(const SourceOptions& options, const std::string& folder) {
-  if (options.step < 0) return folder;
+// The folder of one checkpoint, unless another step is wanted or it must verify and does not.
+StatusOr<std::string> check_one(const SourceOptions& options, const std::string& folder) {
+  if (options.step < 0 && !options.last_good) return folder;
   MILLRACE_ASSIGN_OR_RETURN(const io::Checkpoint checkpoint,
                             io::Checkpoint::open(folder, load_options(options, folder)));
-  if (checkpoint.manifest().step == options.step) return folder;
+  if (options.last_good) {
+    std::vector<Status> wrong = checkpoint.verify();
+    if (!wrong.empty()) return std::move(wrong.front());
+  }
+  if (options.step < 0 || checkpoint.manifest().step == options.step) return folder;
   return NotFound("options.step: expected a checkpoint of step {}, found one of step {}",
                   options.step, checkpoint.manifest().step)
       .in_file(folder);
 }
 
+// An option, whether it is set, and the forms that read it.
+struct FormUse {
+  const char* option;
+  bool is_set;
+  std::string_view forms;
+};
+
 }  // namespace
+
+Status check_read(const SourceOptions& options, llvm::ArrayRef<std::string> forms) {
+  for (const FormUse& use :
+       {FormUse{"options.step", options.step >= 0, "checkpoint, servers"},
+        {"options.last_good", options.last_good, "checkpoint, servers"},
+        {"options.slices", !options.slices.empty(), "servers"},
+        {"options.program", !options.program.empty(), "fluid-combined, fluid-separate"},
+        {"options.unique_id", options.unique_id >= 0, "original"},
+        {"options.beside", !options.beside.empty(), "checkpoint"}}) {
+    llvm::SmallVector<llvm::StringRef, 2> readers;
+    llvm::StringRef(use.forms).split(readers, ", ");
+    const auto reads = [&](llvm::StringRef form) { return llvm::is_contained(readers, form); };
+    if (!use.is_set || llvm::any_of(forms, reads)) continue;
+    return {StatusCode::kUsage, fmt::format("{} has no effect: it is for {}, found {}", use.option,
+                                            use.forms, fmt::join(forms, ", "))};
+  }
+  return Ok();
+}
 
 std::optional<ValuesForm> values_form(std::string_view name) {
   for (const auto& [known, form] : kForms) {
@@ -338,7 +372,7 @@ StatusOr<std::vector<io::CheckpointEntry>> list_steps(const SourceOptions& optio
 
 StatusOr<std::string> resolve_checkpoint(const SourceOptions& options, const std::string& path) {
   std::error_code error;
-  if (has_manifest(options, path)) return check_step(options, path);
+  if (has_manifest(options, path)) return check_one(options, path);
   if (!fs::is_directory(path, error)) return NotFound("no such folder").in_file(path);
   if (options.last_good) {
     MILLRACE_ASSIGN_OR_RETURN(const io::LastCheckpoint last,
@@ -363,8 +397,11 @@ StatusOr<std::unique_ptr<TensorSource>> open_source(const SourceOptions& options
                                                     const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return NotFound("no such file or folder").in_file(path);
-  if (!options.slices.empty() && fs::is_directory(path + "/server-0", error))
+  if (!options.slices.empty() && fs::is_directory(path + "/server-0", error)) {
+    if (options.from != ValuesForm::kAuto)
+      return Status(StatusCode::kUsage, "options.from and options.slices: expected only one");
     return open_servers(path, options.slices, snapshot_options(options));
+  }
   ValuesForm form = options.from;
   if (form == ValuesForm::kAuto && fs::is_directory(path, error)) {
     form = form_of_folder(options, path);

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include <llvm/ADT/ArrayRef.h>
+
 #include "framework/base/log.h"
 #include "framework/base/status.h"
 #include "io/checkpoint/checkpoint.h"
@@ -38,7 +40,7 @@ std::string_view values_form_name(ValuesForm form);
 struct SourceOptions {
   ValuesForm from = ValuesForm::kAuto;
   int64_t step = -1;  ///< of a folder of checkpoints, or of snapshots; -1: the newest complete one
-  bool last_good = false;  ///< the newest one that verifies; it is logged
+  bool last_good = false;  ///< the newest one that verifies; it is logged. Not with `step`
   std::string program;     ///< file that declares names and dims for files of the original
   std::string slices;      ///< slices.json of the job whose servers wrote the snapshots
   int64_t unique_id = -1;  ///< of a distributed checkpoint of the original; -1: the only one
@@ -68,8 +70,14 @@ StatusOr<std::vector<io::CheckpointEntry>> list_steps(const SourceOptions& optio
                                                       const std::string& path);
 
 /// The folder with a manifest that a path means: the path itself, or its sub-folder `step-<n>`.
-/// Errors: kNotFound, also if the path itself is of another step than SourceOptions::step.
+/// Errors: kNotFound, also if the path itself is of another step than SourceOptions::step; with
+/// SourceOptions::last_good, what is wrong with the path itself.
 StatusOr<std::string> resolve_checkpoint(const SourceOptions& options, const std::string& path);
+
+/// Checks that at least one of the sources that were opened reads each option that is set.
+/// \param forms  TensorSource::form() of each
+/// Errors: kUsage naming the option.
+Status check_read(const SourceOptions& options, llvm::ArrayRef<std::string> forms);
 
 /// Opens what a path means. With kAuto the form is found by content: a folder with a manifest or
 /// with step-<n> sub-folders, a folder of the original's distributed checkpoint, a safetensors

@@ -34,6 +34,10 @@ Status verify_file(const SourceOptions& options, const std::string& path, Verify
     outcome.wrong.push_back(source.status());
     return Ok();
   }
+  SourceOptions here = options;
+  here.program.clear();  // other paths may read these
+  if (path != options.root) here.beside.clear();
+  MILLRACE_RETURN_IF_ERROR(check_read(here, (*source)->form()).in_file(path));
   for (const std::string& name : (*source)->names()) {
     MILLRACE_RETURN_IF_ERROR(options.proceed());
     const auto value = (*source)->load(name);
@@ -51,10 +55,15 @@ Status verify_path(const SourceOptions& options, const std::string& path, const 
   if (!fs::exists(path, error)) return NotFound("no such file or folder").in_file(path);
   const bool folder = fs::is_directory(path, error);
   if (folder && has_manifest(options, path)) {
+    if (options.step >= 0) MILLRACE_RETURN_IF_ERROR(resolve_checkpoint(options, path).status());
     verify_folder(options, path, program, progress, outcome);
     return Ok();
   }
   if (const std::vector<std::string> servers = server_folders(path); !servers.empty()) {
+    if (options.step >= 0)
+      return Status(StatusCode::kUsage,
+                    "options.step: found snapshots of servers, all of which are verified")
+          .in_file(path);
     for (const std::string& server : servers)
       MILLRACE_RETURN_IF_ERROR(verify_path(options, server, program, progress, outcome));
     return Ok();

@@ -187,8 +187,46 @@ TEST_F(CheckpointTool, OptionsOfOtherCommandsAreRefused) {
               HasSubstr("--step: gc does not read it, only show, verify"));
   EXPECT_TRUE(std::filesystem::exists(path("ck/step-1"))) << "nothing was removed";
   EXPECT_EQ(run("verify --dry-run " + path("ck")).code, 2);
+  EXPECT_EQ(run("verify --last-good " + path("ck")).code, 2);
+  EXPECT_EQ(run("show --last-good --step 1 " + path("ck")).code, 2);
   EXPECT_EQ(run("verify --slices slices.json " + path("ck")).code, 2);
   EXPECT_EQ(run("list --from checkpoint " + path("ck")).code, 2);
+}
+
+// Inputs that do not read an option.
+TEST_F(CheckpointTool, OptionsThatAnInputDoesNotReadAreRefused) {
+  make_checkpoint(1);
+  make_checkpoint(2);
+  succeed("convert " + path("ck") + " --to npz -q -o " + path("a.npz"));
+  for (const char* const words :
+       {"--step 1", "--last-good", "--slices s.json", "--program p", "--beside d"}) {
+    const CheckpointToolTestResult refused =
+        run(std::string("show ") + words + " " + path("a.npz"));
+    EXPECT_EQ(refused.code, 2) << words << refused.out;
+    EXPECT_THAT(refused.out, HasSubstr(std::string(words).substr(0, std::string(words).find(' ')) +
+                                       " has no effect: it is for "));
+  }
+  EXPECT_EQ(run("convert --unique-id 3 --to npz -o " + path("b.npz") + " " + path("ck")).code, 2);
+  EXPECT_EQ(run("verify --step 1 " + path("a.npz")).code, 2);
+  // one of two inputs reads it
+  EXPECT_EQ(run("diff --step 1 " + path("ck") + " " + path("a.npz")).code, 0);
+  EXPECT_THAT(run("verify --step 1 " + path("ck/step-2")).out,
+              HasSubstr("--step: expected a checkpoint of step 1, found one of step 2"));
+  succeed("show -q --last-good " + path("ck/step-2"));
+  std::string content = bytes(path("ck/step-2/data-0-0.safetensors"));
+  content.back() = static_cast<char>(content.back() ^ 1);
+  put(path("ck/step-2/data-0-0.safetensors"), content);
+  EXPECT_EQ(run("convert --last-good " + path("ck/step-2") + " --to npz -o " + path("c.npz")).code,
+            3);
+}
+
+TEST_F(CheckpointTool, ConvertKeepsTheStep) {
+  make_checkpoint(3);
+  succeed("convert " + path("ck") + " --to checkpoint -q -o " + path("same"));
+  EXPECT_EQ(json::parse(run("show -q --json " + path("same")).out)["step"], 3);
+  succeed("convert " + path("ck/step-3") + " --to npz -q -o " + path("a.npz"));
+  succeed("convert --step 9 " + path("a.npz") + " --to checkpoint -q -o " + path("nine"));
+  EXPECT_EQ(json::parse(run("show -q --json " + path("nine")).out)["step"], 9);
 }
 
 TEST_F(CheckpointTool, ComparesWithTolerance) {

@@ -1,5 +1,6 @@
 #include "jobs/checkpoint/convert.h"
 
+#include <algorithm>
 #include <span>
 
 #include "framework/base/errors.h"
@@ -16,7 +17,8 @@ Status write(Tool& tool, const CheckpointFlags& flags, const std::vector<std::st
              jobs::ValuesForm form, const jobs::TensorSource& source) {
   const std::string& output = tool.common().output;
   ByteProgress progress = progress_of(tool, flags, "convert", source.bytes());
-  const jobs::WriteOptions options = write_options(tool, flags, progress);
+  jobs::WriteOptions options = write_options(tool, flags, progress);
+  if (flags.source.step < 0) options.step = std::max<int64_t>(source.step(), 0);
   if (form != jobs::ValuesForm::kNpz || output != "-")
     return jobs::convert_values(source, names, form, output, options);
   const auto to_stdout = [&](std::span<const std::string_view> pieces) -> Status {
@@ -40,6 +42,9 @@ StatusOr<int> checkpoint_convert(Tool& tool, const CheckpointFlags& flags) {
   if (output == "-" && tool.common().json)
     return Status(StatusCode::kUsage, "convert: --json and '-o -' both write to stdout");
   MILLRACE_ASSIGN_OR_RETURN(const auto source, jobs::open_source(flags.source, flags.paths[0]));
+  jobs::SourceOptions read = flags.source;
+  if (*form == jobs::ValuesForm::kCheckpoint) read.step = -1;  // it is that of the new checkpoint
+  MILLRACE_RETURN_IF_ERROR(jobs::check_read(read, source->form()));
   std::vector<std::string> names = source->names();
   if (const auto wanted = name_globs(flags.vars))
     std::erase_if(names, [&](const std::string& name) { return !wanted(name); });

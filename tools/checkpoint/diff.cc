@@ -48,6 +48,7 @@ std::string diff_json(const std::vector<jobs::ValueDifference>& differences, siz
 StatusOr<int> checkpoint_diff(Tool& tool, const CheckpointFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const auto a, jobs::open_source(flags.source, flags.paths[0]));
   MILLRACE_ASSIGN_OR_RETURN(const auto b, jobs::open_source(flags.source, flags.paths[1]));
+  MILLRACE_RETURN_IF_ERROR(jobs::check_read(flags.source, {a->form(), b->form()}));
   jobs::SourceComparison found;
   {
     ByteProgress progress = progress_of(tool, flags, "diff", a->bytes());

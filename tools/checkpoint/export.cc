@@ -23,12 +23,15 @@ StatusOr<int> checkpoint_export(Tool& tool, const CheckpointFlags& flags) {
   jobs::SourceOptions plain = flags.source;
   if (plain.program.empty()) plain.program = model;  // program whose variables combined files have
   std::vector<std::unique_ptr<jobs::TensorSource>> sources;
+  std::vector<std::string> forms;
   uint64_t bytes = 0;
   for (const std::string& path : flags.paths) {
     MILLRACE_ASSIGN_OR_RETURN(auto source, jobs::open_source(plain, path));
     bytes += source->bytes();
+    forms.push_back(source->form());
     sources.push_back(std::move(source));
   }
+  MILLRACE_RETURN_IF_ERROR(jobs::check_read(flags.source, forms));
   StatusOr<jobs::ModelValues> values = jobs::ModelValues::find(*program, sources);
   if (!values.ok()) return std::move(values).status().in_file(flags.paths[0]);
   if (flags.dry_run) {

@@ -37,9 +37,10 @@ std::string modification_time(const std::string& path) {
   return utc_time(std::chrono::system_clock::from_time_t(facts.st_mtime));
 }
 
-ListShowRow row_of(const CheckpointFlags& flags, const io::CheckpointEntry& entry) {
+ListShowRow row_of(const CheckpointFlags& flags, const io::CheckpointEntry& entry, int64_t server) {
   ListShowRow row;
   row.entry = entry;
+  row.server = server;
   if (!entry.complete) return row;
   row.time = modification_time(entry.folder + "/" + std::string(io::kManifestName));
   const auto checkpoint =
@@ -47,6 +48,11 @@ ListShowRow row_of(const CheckpointFlags& flags, const io::CheckpointEntry& entr
   if (!checkpoint.ok()) {
     row.wrong = checkpoint.status().message();
     return row;
+  }
+  if (server >= 0) {
+    const StatusOr<int64_t> applied = jobs::applied_steps(*checkpoint);
+    if (!applied.ok()) row.wrong = applied.status().message();
+    if (applied.ok()) row.entry.step = *applied;
   }
   row.ranks = checkpoint->manifest().world_size;
   row.tensors = checkpoint->manifest().value_names().size();
@@ -224,8 +230,7 @@ StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags) {
     MILLRACE_ASSIGN_OR_RETURN(const auto entries,
                               jobs::list_steps(flags.source, servers.empty() ? path : servers[i]));
     for (const io::CheckpointEntry& entry : entries) {
-      rows.push_back(row_of(flags, entry));
-      if (!servers.empty()) rows.back().server = static_cast<int64_t>(i);
+      rows.push_back(row_of(flags, entry, servers.empty() ? -1 : static_cast<int64_t>(i)));
     }
   }
   MILLRACE_RETURN_IF_ERROR(
@@ -237,6 +242,7 @@ StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
   if (flags.paths.size() > 1 && !flags.vars.empty())
     return Status(StatusCode::kUsage, "show: expected TENSOR or --vars, found both");
   MILLRACE_ASSIGN_OR_RETURN(const auto source, jobs::open_source(flags.source, flags.paths[0]));
+  MILLRACE_RETURN_IF_ERROR(jobs::check_read(flags.source, source->form()));
   std::optional<io::Checkpoint> checkpoint;
   if (source->form() == "checkpoint") {
     MILLRACE_ASSIGN_OR_RETURN(const std::string folder,

@@ -47,7 +47,7 @@ constexpr CommandUse kCommandUses[] = {
     {"--slices", "show reshard convert export diff"},
     {"--unique-id", "convert"},
     {"--step", "show verify reshard convert export diff"},
-    {"--last-good", "show verify reshard convert export diff"},
+    {"--last-good", "show reshard convert export diff"},
     {"--vars", "show convert diff"},
     {"--to", "convert"},
     {"--model-dir", "export"},
@@ -64,6 +64,7 @@ constexpr CommandUse kCommandUses[] = {
     {"--rtol", "diff"},
     {"--atol", "diff"},
     {"--keep", "gc"},
+    {"--kill-point", "reshard"},
     {"--all-incomplete", "gc"},
 };
 
@@ -219,6 +220,8 @@ StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
                                                   command->usage, flags.paths.size()));
   }
   MILLRACE_RETURN_IF_ERROR(check_command_uses(tool, flags.command));
+  if (flags.source.last_good && flags.source.step >= 0)
+    return Status(StatusCode::kUsage, "--last-good and --step: expected only one of them");
   if (!flags.source.beside.empty() && flags.command == "gc")
     return Status(StatusCode::kUsage, "--beside: gc does not accept it; run gc once per disk");
   return command->run(tool, flags);
