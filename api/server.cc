@@ -58,6 +58,7 @@ StatusOr<ParameterServer> ParameterServer::open(const RoleFiles& files,
   jobs::Server::Settings settings;
   settings.service = service_of(options, connection);
   settings.endpoint = options.endpoint;
+  settings.log = sink_of(options.log);
   settings.loading_threads = options.threads;
   const jobs::Server::Files input{files.program, files.startup,
                                   jobs::find_slices(files.slices, files.program), files.params,

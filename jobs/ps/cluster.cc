@@ -37,7 +37,8 @@ StatusOr<std::vector<Steps>> read_feeds_of_all(const ClusterOptions& options) {
   for (auto& [name, value] : all) {
     const auto [head, rest] = llvm::StringRef(name).split('/');
     size_t trainer = 0;
-    if (!head.startswith("t") || head.drop_front(1).getAsInteger(10, trainer) || rest.empty())
+    if (!head.startswith("t") || head.drop_front(1).getAsInteger(10, trainer) || rest.empty() ||
+        head.drop_front(1) != std::to_string(trainer))
       return InvalidData("member '{}': expected a name like t0/step0/x", name)
           .in_file(options.steps_file);
     if (trainer >= feeds.size())
@@ -127,6 +128,11 @@ Status Cluster::open_servers() {
     }
     MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Server> server,
                               open_server(files, std::move(settings), transport_));
+    if (server->trainers() != folder.trainers)
+      return InvalidData("server {} expects {} trainers, but the folder has programs of {}", i,
+                         server->trainers(), folder.trainers)
+          .in_file(folder.path)
+          .with_hint("transpile-program --trainer-id all writes those of all trainers");
     servers_.push_back(std::move(server));
   }
   return Ok();

@@ -19,6 +19,7 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMaxDescBytes = int64_t{64} << 20;
 constexpr int kMostInt = 1 << 30;
+constexpr double kMostSection = 0x1p52;  // all whole numbers up to it are doubles
 constexpr const char* kDescription = "ps_desc.txt";
 constexpr const char* kRuntime = "runtime.json";
 constexpr const char* kSchedule = "schedule.json";
@@ -52,7 +53,12 @@ StatusOr<ps::CommContext> read_context(const std::string& name, const Json& json
       .numbers("sections", sections)
       .strings("split_endpoints", context.split_endpoints)
       .strings("split_varnames", context.split_varnames);
-  for (const double each : sections) context.sections.push_back(static_cast<int64_t>(each));
+  for (const double each : sections) {
+    if (each != std::floor(each) || each < 0 || each > kMostSection)
+      return InvalidArgument("'{}': expected whole numbers from 0 to {}, found {}",
+                             fields.path_of("sections"), kMostSection, each);
+    context.sections.push_back(static_cast<int64_t>(each));
+  }
   MILLRACE_RETURN_IF_ERROR(read_int(fields, "table_id", 0, context.table_id));
   MILLRACE_RETURN_IF_ERROR(read_int(fields, "trainer_id", 0, context.trainer_id));
   MILLRACE_RETURN_IF_ERROR(fields.finish());

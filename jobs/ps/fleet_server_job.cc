@@ -52,7 +52,7 @@ StatusOr<std::unique_ptr<FleetServerJob>> FleetServerJob::open(
   job->endpoint_ = settings.endpoint.empty() ? role.servers[index] : settings.endpoint;
   fleet::ServerSetup setup;
   setup.description = std::move(role.description);
-  setup.workers = role.workers;
+  setup.workers = job->trainers_ = role.workers;
   setup.server = role.index;
   setup.servers = static_cast<int>(role.servers.size());
   setup.tables.seed = settings.service.seed;
@@ -60,20 +60,20 @@ StatusOr<std::unique_ptr<FleetServerJob>> FleetServerJob::open(
   StatusOr<std::unique_ptr<fleet::FleetServer>> made = fleet::FleetServer::create(std::move(setup));
   if (!made.ok()) return std::move(made).status().in_file(files.program);
   job->server_ = *std::move(made);
-  if (!files.params.empty()) MILLRACE_RETURN_IF_ERROR(job->load(files.params, index));
+  if (!files.params.empty()) MILLRACE_RETURN_IF_ERROR(job->load(files.params, index, settings.log));
   return job;
 }
 
 // Loads tables that a job has saved, or rows of embeddings. In the latter case the dense parameters
 // are sent by the first trainer.
-Status FleetServerJob::load(const std::string& params, size_t index) {
+Status FleetServerJob::load(const std::string& params, size_t index, const LogSink& log) {
   if (std::filesystem::is_directory(params)) {
     if (ps::has_tables(params)) return server_->load(params);
     MILLRACE_RETURN_IF_ERROR(check_has_no_tables(params));
-    return fill_tables_from_folder(params, typed_, false, index, server_->tables());
+    return fill_tables_from_folder(params, typed_, false, index, server_->tables(), log);
   }
   MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues whole, io::read_values(params));
-  return fill_tables(whole, typed_, index, server_->tables()).in_file(params);
+  return fill_tables(whole, typed_, index, server_->tables(), log).in_file(params);
 }
 
 }  // namespace millrace::jobs

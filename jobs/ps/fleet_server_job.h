@@ -21,6 +21,7 @@ class FleetServerJob final : public Server {
   static StatusOr<std::unique_ptr<FleetServerJob>> open(const Files& files, Settings settings,
                                                         std::shared_ptr<ps::Transport> transport);
 
+  [[nodiscard]] int trainers() const override { return trainers_; }
   void on_ready(std::function<void(const std::string&)> callback) override {
     ready_ = std::move(callback);
   }
@@ -30,8 +31,9 @@ class FleetServerJob final : public Server {
 
  private:
   FleetServerJob() = default;
-  Status load(const std::string& params, size_t index);
+  Status load(const std::string& params, size_t index, const LogSink& log);
 
+  int trainers_ = 1;
   std::unique_ptr<fleet::FleetServer> server_;
   std::vector<ps::TypedTable> typed_;
   std::shared_ptr<ps::Transport> transport_;

@@ -1,10 +1,12 @@
 #include "jobs/ps/local_state.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include "ps/values.h"
 
@@ -88,6 +90,35 @@ Status LocalState::restore(int64_t step, Values rest, Scope& scope) {
   for (auto& [name, value] : rest)
     MILLRACE_RETURN_IF_ERROR(ps::copy_value_into(value, scope.local(name)));
   return Ok();
+}
+
+std::set<std::string> received_by(const Program& startup) {
+  std::set<std::string> received;
+  for (const Op& op : startup.root().ops()) {
+    const bool is =
+        op.type() == "recv" || llvm::any_of(op.input_names(), [&](llvm::StringRef name) {
+          return received.contains(name.str());
+        });
+    if (!is) continue;
+    for (const llvm::StringRef name : op.output_names()) received.insert(name.str());
+  }
+  return received;
+}
+
+std::vector<std::string> put_back(LocalState::Values values, Scope& scope) {
+  std::vector<std::string> others;
+  for (auto& [name, value] : values) {
+    Value& to = scope.local(name);
+    const auto* const now = to.get_if<Tensor>();
+    const auto* const before = value.get_if<Tensor>();
+    const bool differs =
+        now != nullptr && before != nullptr && now->initialized() &&
+        (now->dtype() != before->dtype() || now->bytes() != before->bytes() ||
+         std::memcmp(now->raw(), before->raw(), static_cast<size_t>(now->bytes())) != 0);
+    if (differs) others.push_back(name);
+    to = std::move(value);
+  }
+  return others;
 }
 
 }  // namespace millrace::jobs

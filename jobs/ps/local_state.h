@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,5 +45,13 @@ class LocalState {
   std::vector<std::string> changing_;  // subset of the local variables
   std::deque<Kept> kept_;
 };
+
+/// Names of the vars that a startup program receives from servers, also those that it joins from
+/// received slices. Thread-safety: pure.
+std::set<std::string> received_by(const Program& startup);
+
+/// Puts values into a scope, which keeps nothing of its own of these vars.
+/// \returns the names for which the scope had another tensor
+std::vector<std::string> put_back(LocalState::Values values, Scope& scope);
 
 }  // namespace millrace::jobs

@@ -32,9 +32,10 @@ class Server {
   struct Settings {
     /// `continues` and `tables` are set when the server is opened.
     ps::ServerOptions service;
-    std::string endpoint;     ///< where to listen; empty: at the endpoint in the program
-    int loading_threads = 1;  ///< threads that read files of parameters
-    ImportOptions reading;    ///< limits for program files
+    std::string endpoint;      ///< where to listen; empty: at the endpoint in the program
+    int loading_threads = 1;   ///< threads that read files of parameters
+    ImportOptions reading;     ///< limits for program files
+    LogSink log = ignore_log;  ///< receives warnings
   };
 
   Server() = default;
@@ -42,6 +43,8 @@ class Server {
   Server& operator=(const Server&) = delete;
   virtual ~Server() = default;
 
+  /// The number of trainers that the server waits for, as its files say.
+  [[nodiscard]] virtual int trainers() const = 0;
   /// Sets a callback that receives the endpoint at which the server listens.
   virtual void on_ready(std::function<void(const std::string&)> callback) = 0;
   /// Makes the server publish its metrics there; metrics must outlive the server.

@@ -28,6 +28,8 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Files& files, Setting
   ps::ServerOptions& service = settings.service;
   const auto runtime = executor::make_runtime(service.files_root);
   MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(files.program, settings.reading));
+  for (const Op& op : job->program_->root().ops())
+    job->trainers_ = get_attr_or<int32_t>(op, "Fanin", job->trainers_);
   MILLRACE_RETURN_IF_ERROR(job->make_tables(files, service));
   MILLRACE_RETURN_IF_ERROR(job->read_plan(files, service));
   // block 0 only runs listen_and_serv, so there is nothing to rewrite
@@ -39,7 +41,7 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Files& files, Setting
   if (Status status = ops::check_program(*runtime->ops, *job->program_); !status.ok())
     return std::move(status).in_file(files.program);
   MILLRACE_RETURN_IF_ERROR(job->run_startup(files, settings.reading, *runtime->ops, executor));
-  MILLRACE_RETURN_IF_ERROR(job->load(files, settings.loading_threads));
+  MILLRACE_RETURN_IF_ERROR(job->load(files, settings.loading_threads, settings.log));
   StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
       executor.prepare(*job->program_, job->scope_);
   if (!prepared.ok()) return std::move(prepared).status().in_file(files.program);
@@ -111,7 +113,7 @@ Status ServerJob::run_startup(const Files& files, const ImportOptions& reading,
   return Ok();
 }
 
-Status ServerJob::load(const Files& files, int threads) {
+Status ServerJob::load(const Files& files, int threads, const LogSink& log) {
   if (!slices_) {
     if (files.params.empty()) return Ok();
     return {StatusCode::kUsage, "files.params has whole variables; expected files.slices as well"};
@@ -122,13 +124,14 @@ Status ServerJob::load(const Files& files, int threads) {
   if (std::filesystem::is_directory(files.params)) {
     if (tables_ != nullptr)
       MILLRACE_RETURN_IF_ERROR(
-          fill_tables_from_folder(files.params, typed_, true, server_, *tables_));
+          fill_tables_from_folder(files.params, typed_, true, server_, *tables_, log));
     return ps::load_server_persistables(slices, *program_, files.params, scope_,
                                         {.threads = threads});
   }
   MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues whole, io::read_values(files.params));
   if (tables_ != nullptr)
-    MILLRACE_RETURN_IF_ERROR(fill_tables(whole, typed_, server_, *tables_).in_file(files.params));
+    MILLRACE_RETURN_IF_ERROR(
+        fill_tables(whole, typed_, server_, *tables_, log).in_file(files.params));
   return ps::load_slices(slices, *program_, whole, scope_).in_file(files.params);
 }
 

@@ -25,6 +25,7 @@ class ServerJob final : public Server {
   static StatusOr<std::unique_ptr<ServerJob>> open(const Files& files, Settings settings,
                                                    std::shared_ptr<ps::Transport> transport);
 
+  [[nodiscard]] int trainers() const override { return trainers_; }
   void on_ready(std::function<void(const std::string&)> callback) override {
     role_->on_ready(std::move(callback));
   }
@@ -38,9 +39,10 @@ class ServerJob final : public Server {
   Status read_plan(const Files& files, ps::ServerOptions& options);
   Status run_startup(const Files& files, const ImportOptions& reading,
                      const ops::OpRegistry& registry, const executor::Executor& executor);
-  Status load(const Files& files, int threads);
+  Status load(const Files& files, int threads, const LogSink& log);
 
   std::string name_;
+  int trainers_ = 1;
   std::unique_ptr<ps::TableHandler> tables_;  ///< null: there are no typed tables
   std::vector<ps::TypedTable> typed_;
   size_t server_ = 0;  ///< index of this server among those of the tables

@@ -275,6 +275,7 @@ Status TrainerJob::load(const Files& files, const executor::Executor& executor) 
 Status TrainerJob::run_startup() {
   std::vector<Value> none;
   MILLRACE_RETURN_IF_ERROR(startup_->run({}, {}, none));
+  fetched_ = received_by(*startup_program_);
   if (!slices_) return Ok();
   std::vector<std::string> tables;
   for (const Op& op : startup_program_->root().ops()) {
@@ -285,22 +286,34 @@ Status TrainerJob::run_startup() {
   if (tables.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(auto values, ps::gather_vars(*client_, *slices_, tables));
   for (auto& [name, value] : values) scope_.local(name) = std::move(value);
+  fetched_.insert(tables.begin(), tables.end());
   return Ok();
 }
 
-// Values that have already been trained are not overwritten by the initial ones.
+// Values of servers are not overwritten: they may have been trained already, and servers that were
+// given other parameters keep theirs.
 Status TrainerJob::load_params(const std::string& path) {
-  std::map<std::string, Value> trained;
-  if (first_step_ > 0 && local_) {
-    for (const std::string& name : local_->remote()) {
-      Value* const value = scope_.find(name);
-      if (value != nullptr && value->initialized()) trained[name] = std::move(*value);
-    }
+  std::map<std::string, Value> of_servers;
+  std::set<std::string> names = fetched_;
+  if (first_step_ > 0 && local_) names.insert(local_->remote().begin(), local_->remote().end());
+  for (const std::string& name : names) {
+    Value* const value = scope_.find(name);
+    if (value != nullptr && value->initialized()) of_servers[name] = std::move(*value);
   }
   const bool in_files = slices_ && std::filesystem::is_directory(path);
   MILLRACE_RETURN_IF_ERROR(in_files ? load_folder(path)
                                     : io::load_parameters(path, *program_, scope_));
-  for (auto& [name, value] : trained) *scope_.find(name) = std::move(value);
+  const std::vector<std::string> others = put_back(std::move(of_servers), scope_);
+  if (others.empty()) return Ok();
+  // those of asynchronous servers may have moved since the job began
+  MILLRACE_ASSIGN_OR_RETURN(const ps::ServerMode mode,
+                            client_->mode_of(client_->endpoints().front()));
+  if (first_step_ == 0 && mode == ps::ServerMode::kSync)
+    settings_.log(LogLevel::kWarning,
+                  fmt::format("{} has other values for '{}'{} than the servers, whose values count",
+                              path, others.front(),
+                              others.size() == 1 ? std::string()
+                                                 : fmt::format(" and {} more", others.size() - 1)));
   return Ok();
 }
 

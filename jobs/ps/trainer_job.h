@@ -84,6 +84,7 @@ class TrainerJob final : public Trainer {
   std::shared_ptr<const executor::Runtime> runtime_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<Program> startup_program_;
+  std::set<std::string> fetched_;  ///< vars that have values of servers after the startup program
   Scope scope_;
   std::unique_ptr<executor::PreparedProgram> startup_;  ///< null: there is no startup program
   std::optional<LocalState> local_;                     ///< absent: the trainer cannot go back

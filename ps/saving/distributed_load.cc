@@ -147,13 +147,33 @@ Status load_others(const transpiler::SlicesFile& slices, const Program& program,
   return Ok();
 }
 
+// The load program reads elements of slices, wherever they are in tensors of other dims.
+Status check_whole_dims(const transpiler::SlicesFile& slices, const std::string& endpoint,
+                        const std::string& folder) {
+  for (const transpiler::DistributedVar* const var :
+       slices.overview.get_distributed_vars_by_ep(endpoint)) {
+    const std::string& name = var->origin.name;
+    if (name == slices.properties.distributed_lookup_table) continue;
+    const Dims dims(var->origin.shape.begin(), var->origin.shape.end());
+    if (element_count(dims) == 1) continue;  // [] or [1]
+    MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::path_below(folder, name));
+    MILLRACE_ASSIGN_OR_RETURN(const io::ByteSource source, io::ByteSource::open(path));
+    const io::ParamSpec spec{name, VarKind::kLodTensor, {}, dims};
+    MILLRACE_RETURN_IF_ERROR(io::load_param_slice(source, spec, 0, {0}).status());
+  }
+  return Ok();
+}
+
 Status load_own_table(const transpiler::SlicesFile& slices, const Program& program,
                       const std::string& folder, int64_t server, Scope& scope) {
   const std::string& table = slices.properties.distributed_lookup_table;
   const auto servers = static_cast<int64_t>(slices.properties.endpoints.size());
   const std::string parts = folder + "/" + kTableFolder;
-  if (fs::is_directory(parts))
-    return load_table_parts(parts, table, server, servers, scope.root().local(table));
+  if (fs::is_directory(parts)) {
+    MILLRACE_RETURN_IF_ERROR(
+        load_table_parts(parts, table, server, servers, scope.root().local(table)));
+    return check_loaded_table(slices, program, scope).in_file(parts);
+  }
   std::map<std::string, Value> whole;
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::path_below(folder, table));
   MILLRACE_ASSIGN_OR_RETURN(const io::ByteSource source, io::ByteSource::open(path));
@@ -175,6 +195,7 @@ Status load_server_persistables(const transpiler::SlicesFile& slices, const Prog
     names.push_back(var.origin.name);
   MILLRACE_RETURN_IF_ERROR(io::check_folder(from, names, io::CheckFiles::kSizes));
   MILLRACE_RETURN_IF_ERROR(run_load_program(slices, endpoint, from, scope, options).in_file(from));
+  MILLRACE_RETURN_IF_ERROR(check_whole_dims(slices, endpoint, from));
   MILLRACE_RETURN_IF_ERROR(slice_whole_state(slices, program, endpoint, scope).in_file(from));
   MILLRACE_RETURN_IF_ERROR(load_others(slices, program, from, scope));
   if (slices.properties.distributed_lookup_table.empty()) return Ok();

@@ -26,6 +26,11 @@ int64_t elements_in(llvm::ArrayRef<int64_t> dims) {
   return count;
 }
 
+// Dims of a single element may be written as [] or [1].
+bool has_dims(const Tensor& tensor, llvm::ArrayRef<int64_t> dims) {
+  return tensor.dims() == dims || (tensor.numel() == 1 && elements_in(dims) == 1);
+}
+
 Status misfit_slice(const std::string& name, const Value& value, const std::string& expected) {
   Location place;
   place.var = name;
@@ -76,6 +81,10 @@ Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const P
   if (var == nullptr) return Ok();
   const auto* const tensor = whole.get_if<Tensor>();
   if (tensor == nullptr) return misfit_slice(entry.origin.name, whole, "a dense tensor");
+  const llvm::ArrayRef<int64_t> origin(entry.origin.shape);
+  if (!has_dims(*tensor, origin))
+    return misfit_slice(entry.origin.name, whole,
+                        fmt::format("{} [{}]", dtype_name(var->dtype()), fmt::join(origin, ", ")));
   const Dims dims(var->dims().begin(), var->dims().end());
   const int64_t elements = elements_in(dims);
   MILLRACE_ASSIGN_OR_RETURN(const int64_t offset,
@@ -106,13 +115,29 @@ int64_t table_height(const Program& program, const std::string& table) {
   return 0;
 }
 
+// Errors: kInvalidData for rows of another type or width, or another number of them, than the
+// program declares, as far as it does. \param rows  one below the other
+Status check_table_rows(const Program& program, const std::string& table, const Value& value,
+                        const Tensor& rows, int64_t count) {
+  const Var* const var = program.root().find_var(table);
+  const int64_t height = table_height(program, table);
+  if (var == nullptr || !var->spec().has_tensor() || var->dims().size() < 2) return Ok();
+  const auto width = var->dims().drop_front();
+  if ((height <= 0 || count == height) && rows.dtype() == var->dtype() &&
+      rows.dims().drop_front() == width)
+    return Ok();
+  return misfit_slice(table, value,
+                      fmt::format("a table of {} rows of {} [{}]",
+                                  height > 0 ? std::to_string(height) : "any number of",
+                                  dtype_name(var->dtype()), fmt::join(width, ", ")));
+}
+
 Status load_table_rows(const SlicesFile& slices, const Program& program, const Op& serve,
                        const Value& whole, Scope& scope) {
   const std::string& name = slices.properties.distributed_lookup_table;
   const auto* const table = whole.get_if<Tensor>();
   if (table == nullptr || table->rank() == 0) return misfit_slice(name, whole, "a table of rows");
-  if (const int64_t height = table_height(program, name); height > 0 && table->dim(0) != height)
-    return misfit_slice(name, whole, fmt::format("a table of {} rows", height));
+  MILLRACE_RETURN_IF_ERROR(check_table_rows(program, name, whole, *table, table->dim(0)));
   const auto servers = static_cast<int64_t>(slices.properties.endpoints.size());
   const int64_t server = std::max(get_attr_or(serve, "pserver_id", 0), 0);
   auto& to = scope.root().local(name).as<SelectedRows>();
@@ -159,7 +184,7 @@ Status load_slices(const SlicesFile& slices, const Program& program,
     }
     const auto* const tensor = value.get_if<Tensor>();
     if (var->spec().has_tensor() && tensor != nullptr &&
-        (tensor->dtype() != var->dtype() || tensor->numel() != elements_in(var->dims()))) {
+        (tensor->dtype() != var->dtype() || !has_dims(*tensor, var->dims()))) {
       return misfit_slice(
           name, value,
           fmt::format("{} [{}]", dtype_name(var->dtype()), fmt::join(var->dims(), ", ")));
@@ -167,6 +192,14 @@ Status load_slices(const SlicesFile& slices, const Program& program,
     MILLRACE_RETURN_IF_ERROR(copy_value_into(value, scope.root().local(name)));
   }
   return Ok();
+}
+
+Status check_loaded_table(const SlicesFile& slices, const Program& program, const Scope& scope) {
+  const std::string& name = slices.properties.distributed_lookup_table;
+  const Value* const value = scope.find(name);
+  const auto* const table = value == nullptr ? nullptr : value->get_if<SelectedRows>();
+  if (table == nullptr) return Ok();
+  return check_table_rows(program, name, *value, table->value, table->height);
 }
 
 Status number_table_rows(const SlicesFile& slices, const Program& program, Scope& scope) {

@@ -16,10 +16,17 @@ namespace millrace::ps {
 ///
 /// \param program   the server's; its listen_and_serv names the endpoint
 /// \param whole     by original name
-/// Errors: kInvalidData naming variable, expected and found; kInvalidProgram for a program without
+/// Errors: kInvalidData naming variable, expected and found, also for other dims with as many
+/// elements; kInvalidProgram for a program without
 /// listen_and_serv.
 Status load_slices(const transpiler::SlicesFile& slices, const Program& program,
                    const std::map<std::string, Value>& whole, Scope& scope);
+
+/// Checks the rows of the distributed table in a server's scope against its program: their type and
+/// width, and how many the whole table has. Does nothing in a job without such a table. Errors:
+/// kInvalidData.
+Status check_loaded_table(const transpiler::SlicesFile& slices, const Program& program,
+                          const Scope& scope);
 
 /// Sets the row numbers of a server's distributed table, which its startup program does not know.
 /// Does nothing in a job without such a table. Errors: as above.

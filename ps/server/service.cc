@@ -68,6 +68,28 @@ const Service::MethodRow* Service::find_method(Method method) {
   return found == std::end(kRows) ? nullptr : found;
 }
 
+namespace {
+
+// Options that only some kinds of servers read.
+Status check_options_read(const ServerCore& core) {
+  const ServerOptions& options = core.options;
+  if (options.dc_lambda != 1 && !core.plan.dc_asgd)
+    core.log("dc_lambda has no effect: the program has no delay compensation (enable_dc_asgd)");
+  if (core.plan.mode == ServerMode::kSync || options.snapshot_every == 0 ||
+      options.snapshot_root.empty())
+    return Ok();
+  if (options.snapshot_interval.count() == 0)
+    return InvalidArgument(
+               "snapshots every {} steps: this server is asynchronous and counts no steps, so it "
+               "would take none",
+               options.snapshot_every)
+        .with_hint("expected an interval: pserver --snapshot-interval-ms");
+  core.log("snapshot_every has no effect: an asynchronous server counts no steps");
+  return Ok();
+}
+
+}  // namespace
+
 StatusOr<std::unique_ptr<Service>> Service::create(const executor::Runtime& runtime, const Op& op,
                                                    Scope& scope, ServerOptions options) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ServerCore> core,
@@ -80,6 +102,7 @@ StatusOr<std::unique_ptr<Service>> Service::create(const executor::Runtime& runt
     MILLRACE_ASSIGN_OR_RETURN(service->pushes_, AsyncPushes::create(shared));
   }
   MILLRACE_RETURN_IF_ERROR(service->restore());
+  MILLRACE_RETURN_IF_ERROR(check_options_read(shared));
   service->started_ = service->reported_ = shared.now();
   return service;
 }

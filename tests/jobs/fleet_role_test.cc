@@ -28,6 +28,9 @@ TEST(FleetRuntimeJson, NamesWhatIsWrong) {
   EXPECT_THAT(fault("{" + good + R"(, "send_context": {"g": {"colour": 1, "table_id": 0,
                     "trainer_id": 0}}})"),
               HasSubstr("send_context.g.colour"));
+  EXPECT_THAT(fault("{" + good + R"(, "send_context": {"g": {"sections": [2.5], "table_id": 0,
+                    "trainer_id": 0}}})"),
+              HasSubstr("'send_context.g.sections': expected whole numbers"));
   EXPECT_THAT(fault(R"({"communicator_mode": 0, "role_id": 4, "endpoints": ["a:1"],
                     "fleet_opt": {"mpi_size": 2}})"),
               HasSubstr("'role_id': expected less than 1, found 4"));

@@ -326,7 +326,7 @@ TEST(LoadSlices, RowsOfTheTableGetTheNumbersOfTheirServer) {
   std::map<std::string, Value> whole;
   ASSERT_TRUE(whole["table"].as<Tensor>().resize(DType::kFloat32, {6, 2}).ok());
   EXPECT_THAT(load_slices(slices_of_two(), *updated, whole, odd).to_string(),
-              HasSubstr("'table': expected a table of 5 rows, found f32 [6, 2]"));
+              HasSubstr("'table': expected a table of 5 rows of f32 [2], found f32 [6, 2]"));
   Scope scope;
   scope.local("table");
   EXPECT_TRUE(number_table_rows({}, *loading_program(""), scope).ok()) << "no such table";

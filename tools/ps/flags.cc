@@ -193,6 +193,7 @@ StatusOr<jobs::Server::Settings> server_settings(const Tool& tool, const PsFlags
   service.snapshot_interval = std::chrono::milliseconds(flags.snapshot_interval_ms);
   service.snapshot_durable = flags.snapshot_durable;
   service.log = log_at(tool.log_sink(), LogLevel::kInfo);
+  settings.log = tool.log_sink();
   if (!flags.kill_point.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(service.kill_point, ps::KillPoint::parse(flags.kill_point));
   }
