@@ -167,6 +167,10 @@ StatusOr<Array> Fleet::get(const std::string& name) const {
   return executor::to_array(name, *value);
 }
 
+int64_t Fleet::first_step() const {
+  return parts_->fleet.first_step();
+}
+
 Status Fleet::barrier_worker() {
   return parts_->fleet.barrier_worker();
 }
