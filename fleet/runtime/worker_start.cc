@@ -113,7 +113,9 @@ StatusOr<int64_t> FleetWorker::go_back() {
     MILLRACE_ASSIGN_OR_RETURN(const int64_t step, client_->settle());
     Status begun = begin_at(step);
     if (begun.ok()) return step;
-    if (!client_->must_settle()) return begun;
+    // a server may have been started again, without values, after it had said that it has them
+    const StatusOr<bool> have = have_values(step);
+    if (!client_->must_settle() && (!have.ok() || *have)) return begun;
   }
 }
 
