@@ -245,6 +245,10 @@ StatusOr<Array> Fleet::get(const std::string& name) const {
   return executor::to_array(name, *value);
 }
 
+int64_t Fleet::first_step() const {
+  return parts_->fleet.first_step();
+}
+
 Status Fleet::barrier_worker() {
   MILLRACE_RETURN_IF_ERROR(parts_->no_transpiled("barrier_worker"));
   return parts_->fleet.barrier_worker();

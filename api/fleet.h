@@ -178,7 +178,7 @@ class Fleet {
   ///                parameters
   /// \param service  `endpoint` must be empty: a server listens at its endpoint in the role
   /// Errors: kInvalidArgument naming the option; kNotFound, kInvalidData for files; kUnimplemented
-  /// for snapshots of servers of the fleet API.
+  /// for a class of tables, an accessor or a rule that is not supported.
   Status init_server(const std::string& folder = {}, const std::vector<std::string>& tables = {},
                      const FleetTableOptions& options = {}, const ServerOptions& service = {});
   /// Serves until all workers have stopped or stop_server() is called. Errors: kDistributed for a
@@ -193,6 +193,9 @@ class Fleet {
   /// Runs one step. \param feeds  by var name; dtype and dims as declared
   /// Errors: those of PreparedProgram::run(); kDistributed.
   StatusOr<Arrays> step(const Arrays& feeds, const std::vector<std::string>& fetches = {});
+  /// The step from which this worker trains: 0, unless the servers of a synchronous job loaded
+  /// snapshots. Feed from that step on.
+  [[nodiscard]] int64_t first_step() const;
   /// Runs one step for every batch of a data set (api/dataset.h). Give each worker its files
   /// (split_files()), or all of them and DatasetOptions::divide.
   /// Errors: those of step(), with the number of the batch; those of the readers of the data set,

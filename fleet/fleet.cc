@@ -303,11 +303,13 @@ Status Fleet::shrink() {
   if (worker_->tables() == nullptr) return Ok();
   ps::TableClient& client = worker_->tables()->client();
   MILLRACE_RETURN_IF_ERROR(client.barrier(ps::CommBarrier::kShrink));
-  if (role_->is_first_worker()) {
-    for (const auto& [id, entry] : worker_->tables()->all())
-      MILLRACE_RETURN_IF_ERROR(client.shrink(id));
+  Status ended;
+  for (const auto& [id, entry] : worker_->tables()->all()) {
+    if (role_->is_first_worker() && ended.ok()) ended = client.shrink(id);
   }
-  return client.barrier(ps::CommBarrier::kShrink);
+  // do not return before the barrier: the others would wait for this worker
+  Status met = client.barrier(ps::CommBarrier::kShrink);
+  return ended.ok() ? met : ended;
 }
 
 }  // namespace millrace::fleet

@@ -108,6 +108,12 @@ class Fleet {
   /// servers.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
               std::vector<Value>& results);
+  /// The step from which this worker trains, after init_worker(): FleetWorker::first_step(). Where
+  /// a server is lost later and its snapshot is older, step() returns an error, and the job has to
+  /// be started again.
+  [[nodiscard]] int64_t first_step() const {
+    return worker_ == nullptr ? 0 : worker_->first_step();
+  }
   /// Sends what waits and reports to the servers that this worker is done. Errors: called before
   /// init_worker().
   Status stop_worker();

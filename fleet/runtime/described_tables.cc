@@ -226,9 +226,10 @@ Status add_described_table(const desc::TableParameter& from, const ServerTableOp
   if (from.type() == desc::PS_DENSE_TABLE) {
     MILLRACE_ASSIGN_OR_RETURN(ps::DenseTableOptions dense, dense_options(from, options.seed));
     const int id = dense.table_id;
-    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::Table> table,
+    const bool is_sync = dense.sync;
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::DenseTable> table,
                               ps::DenseTable::create(std::move(dense)));
-    return handler.add(id, std::move(table));
+    return is_sync ? handler.add_in_steps(std::move(table)) : handler.add(id, std::move(table));
   }
   MILLRACE_ASSIGN_OR_RETURN(ps::SparseTableOptions sparse, sparse_options(from));
   sparse.seed = options.seed;
@@ -248,7 +249,7 @@ Status add_described_table(const desc::TableParameter& from, const ServerTableOp
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::SparseTable> table,
                             ps::SparseTable::create(std::move(sparse)));
   // Like gradients of dense tables, those of a step are averaged over its workers.
-  if (from.common().sync()) return handler.add_synchronous(std::move(table));
+  if (from.common().sync()) return handler.add_in_steps(std::move(table));
   return handler.add_sparse(std::move(table), 0);
 }
 
@@ -275,10 +276,16 @@ StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
       handler->find(static_cast<int>(table.table_id()))->share_rate(shared->rate());
   }
   const int rate_table = rate_table_of(server);
-  MILLRACE_RETURN_IF_ERROR(handler->add(rate_table, std::move(shared)));
-  // workers compute the rate of a schedule from the steps that are counted here
-  MILLRACE_RETURN_IF_ERROR(handler->add(
-      step_table_after(rate_table), std::make_unique<ps::TensorTable>(workers, ps::RateOfStep())));
+  if (handler->has_steps()) {
+    MILLRACE_RETURN_IF_ERROR(handler->add_in_steps(rate_table, std::move(shared)));
+  } else {
+    MILLRACE_RETURN_IF_ERROR(handler->add(rate_table, std::move(shared)));
+    // workers compute the rate of a schedule from the steps that are counted here
+    MILLRACE_RETURN_IF_ERROR(
+        handler->add(step_table_after(rate_table),
+                     std::make_unique<ps::TensorTable>(workers, ps::RateOfStep())));
+  }
+  handler->wait_for_values();
   return handler;
 }
 
@@ -288,9 +295,11 @@ StatusOr<int> described_rate_table(const std::string& description) {
   return rate_table_of(server);
 }
 
-StatusOr<ps::PlanFacts> described_facts(const std::string& description, int server, int workers) {
+StatusOr<ps::PlanFacts> described_facts(const std::string& description, int server, int servers,
+                                        int workers) {
   MILLRACE_ASSIGN_OR_RETURN(const auto from, server_description(description));
-  ps::PlanFacts facts{fmt::format("server {}", server), fmt::format("{} workers", workers)};
+  ps::PlanFacts facts{fmt::format("server {}", server), fmt::format("{} servers", servers),
+                      fmt::format("{} workers", workers)};
   for (desc::TableParameter table : from.downpour_table_param()) {
     table.mutable_common()->clear_dims();
     for (desc::UpdateRangeParameter& range : *table.mutable_common()->mutable_update_ranges())

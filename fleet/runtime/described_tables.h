@@ -33,9 +33,10 @@ inline int step_table_after(int rate_table) {
 }
 
 /// What the descriptions of a server and of a worker of one job have in common, as facts about that
-/// server: its number, the number of workers, and the tables with their optimizers. Dims of
-/// optimizer state are left out, because they depend on the role. Errors: as above.
-StatusOr<ps::PlanFacts> described_facts(const std::string& description, int server, int workers);
+/// server: its number, the numbers of servers and workers, and the tables with their optimizers.
+/// Dims of optimizer state are left out, because they depend on the role. Errors: as above.
+StatusOr<ps::PlanFacts> described_facts(const std::string& description, int server, int servers,
+                                        int workers);
 
 /// The sparse tables of a description in the form that workers use. Errors: as above.
 StatusOr<std::vector<ps::TypedTable>> described_sparse_tables(

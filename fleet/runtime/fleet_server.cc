@@ -24,9 +24,9 @@ namespace {
 
 constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
 
-// The servers of fleet jobs have no programs, but Service takes its settings from an op. Vars have
-// no steps; where tables are synchronous, their barriers make the steps.
-std::unique_ptr<Program> serving_program(const ServerSetup& setup) {
+// The servers of fleet jobs have no programs, but Service takes its settings from an op.
+std::unique_ptr<Program> serving_program(const ServerSetup& setup, bool is_sync) {
+  constexpr int32_t kSync = 0;
   constexpr int32_t kAsync = 1;
   auto program = Program::create();
   const Block& nothing = program->add_block(0);
@@ -34,17 +34,13 @@ std::unique_ptr<Program> serving_program(const ServerSetup& setup) {
   op.set_attr("optimize_blocks", AttrValue::of_blocks({nothing.index()}));
   op.set_int("Fanin", setup.workers);
   op.set_int("pserver_id", setup.server);
-  op.set_int("distributed_mode", kAsync);
+  op.set_int("distributed_mode", is_sync ? kSync : kAsync);
   return program;
 }
 
 }  // namespace
 
 StatusOr<std::unique_ptr<FleetServer>> FleetServer::create(ServerSetup setup) {
-  if (!setup.service.snapshot_root.empty()) {
-    return Unimplemented("snapshots of servers of fleet jobs are not implemented")
-        .with_hint("the first worker saves their tables: --save-params, fleet.save_persistables()");
-  }
   std::unique_ptr<FleetServer> server(new FleetServer());
   MILLRACE_ASSIGN_OR_RETURN(server->tables_,
                             make_described_tables(setup.description, setup.tables));
@@ -53,10 +49,10 @@ StatusOr<std::unique_ptr<FleetServer>> FleetServer::create(ServerSetup setup) {
   for (const ps::TypedTable& table : sparse) server->sparse_[table.options.table_id] = table;
   server->tables_->set_files(*server);
   setup.service.tables = server->tables_.get();
-  MILLRACE_ASSIGN_OR_RETURN(setup.service.plan,
-                            described_facts(setup.description, setup.server, setup.workers));
+  MILLRACE_ASSIGN_OR_RETURN(setup.service.plan, described_facts(setup.description, setup.server,
+                                                                setup.servers, setup.workers));
   server->runtime_ = executor::make_runtime(setup.service.files_root);
-  server->program_ = serving_program(setup);
+  server->program_ = serving_program(setup, server->tables_->has_steps());
   server->setup_ = std::move(setup);
   return server;
 }
@@ -107,6 +103,7 @@ Status FleetServer::load_table(int id, const std::string& folder) {
   auto* const dense = dynamic_cast<ps::DenseTable*>(table);
   if (dense == nullptr) return NotFound("this server has no table {}", id);
   MILLRACE_RETURN_IF_ERROR(ps::load_table(*dense, folder, share_of(id)));
+  dense->note_set();
   ++loaded_;
   return Ok();
 }

@@ -32,11 +32,11 @@ struct ServerSetup {
 };
 
 /// A server of a fleet job: serves the tables of its description with ps::Service, which also
-/// detects lost workers. It serves until every worker has completed. Unlike the original's, it then
-/// ends on its own.
+/// detects lost workers and takes snapshots. It serves until every worker has completed. Unlike the
+/// original's, it then ends on its own.
 class FleetServer final : private ps::TableFiles {
  public:
-  /// Errors: those of make_described_tables(); kUnimplemented for snapshots.
+  /// Errors: those of make_described_tables().
   static StatusOr<std::unique_ptr<FleetServer>> create(ServerSetup setup);
   FleetServer(const FleetServer&) = delete;
   FleetServer& operator=(const FleetServer&) = delete;

@@ -10,10 +10,10 @@
 #include "fleet/runtime/described_tables.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
-#include "ps/client/connect.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/table/client_caller.h"
 #include "ps/table/table_sender.h"
+#include "ps/table/typed_table.h"
 #include "transpiler/fleet/fleet_programs.h"
 #include "transpiler/fleet/row_gradients.h"
 #include "transpiler/roles.h"
@@ -21,7 +21,6 @@
 namespace millrace::fleet {
 namespace {
 
-constexpr std::chrono::seconds kReportInterval{10};
 // Name of the rate in all programs. Only a scheduled rate remains when the updates are removed.
 constexpr const char* kRateVar = "learning_rate_0";
 
@@ -160,6 +159,7 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   options.trainer = setup.worker;
   worker->client_ = std::make_shared<ps::Client>(std::move(transport), options);
   worker->link_ = std::make_shared<ps::TrainerLink>(worker->client_);
+  if (setup.mode == ps::CommMode::kSync) worker->link_->end_steps_by_barriers();
   MILLRACE_RETURN_IF_ERROR(worker->set_plan(setup));
   worker->main_ =
       setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.main) : setup.main->clone();
@@ -181,7 +181,8 @@ Status FleetWorker::set_plan(const WorkerSetup& setup) {
   for (size_t i = 0; i < setup.servers.size(); ++i) {
     MILLRACE_ASSIGN_OR_RETURN(
         plan[setup.servers[i]],
-        described_facts(setup.description, static_cast<int>(i), setup.workers));
+        described_facts(setup.description, static_cast<int>(i),
+                        static_cast<int>(setup.servers.size()), setup.workers));
   }
   client_->set_plan(std::move(plan));
   client_->set_heter_workers(ps::heter_workers_named_in(*setup.main));
@@ -196,6 +197,18 @@ Status FleetWorker::make_tables(const WorkerSetup& setup) {
   MILLRACE_ASSIGN_OR_RETURN(tables_, ps::TrainerTables::create(client_, std::move(tables)));
   link_->set_tables(tables_);
   ps::name_pushed_gradients(*main_);
+  return check_pushes();
+}
+
+// The rows of a step are one value for each table and server.
+Status FleetWorker::check_pushes() const {
+  std::set<int64_t> pushed;
+  for (const Op& op : main_->root().ops()) {
+    if (mode_ != ps::CommMode::kSync || op.type() != "distributed_push_sparse") continue;
+    const auto id = get_attr_or<int32_t>(op, "table_id", 0);
+    if (!pushed.insert(id).second)
+      return Unimplemented("two ops of a synchronous step push to table {}", id);
+  }
   return Ok();
 }
 
@@ -221,14 +234,15 @@ Status FleetWorker::make_communicator(const WorkerSetup& setup) {
   table_client_ =
       std::make_shared<ps::TableClient>(std::make_shared<ps::ClientCaller>(client_, setup.servers));
   dense_tables_ = setup.dense_tables;
-  auto sender = std::make_shared<ps::TableSender>(table_client_, std::move(layouts));
+  sender_ = std::make_shared<ps::TableSender>(table_client_, std::move(layouts));
+  if (mode_ == ps::CommMode::kSync) sender_->send_in_steps(link_, servers_);
   std::vector<std::string> embeddings;  // embeddings that the worker holds
   for (const RowSource& source : row_sources_) embeddings.push_back(source.param);
-  MILLRACE_RETURN_IF_ERROR(declare_dims(*main_, setup, embeddings, *sender));
+  MILLRACE_RETURN_IF_ERROR(declare_dims(*main_, setup, embeddings, *sender_));
   ps::Remarks remarks;
+  ps::CommunicatorOptions& options = communicator_options_;
   MILLRACE_ASSIGN_OR_RETURN(
-      ps::CommunicatorOptions options,
-      ps::communicator_options(setup.mode, setup.communicator, setup.threads, 1, remarks));
+      options, ps::communicator_options(setup.mode, setup.communicator, setup.threads, 1, remarks));
   for (const std::string& remark : remarks) {
     if (log_) log_(remark);
   }
@@ -240,20 +254,24 @@ Status FleetWorker::make_communicator(const WorkerSetup& setup) {
         std::min<int64_t>(setup.client.deadline.count(), std::numeric_limits<int>::max()));
   options.trainer_id = setup.worker;
   options.pserver_endpoints = setup.servers;
-  MILLRACE_ASSIGN_OR_RETURN(communicator_,
-                            ps::Communicator::create(setup.mode, options, std::move(sender)));
-  ps::CommContexts receive;
   for (const auto& [id, names] : setup.dense_tables) {
     ps::CommContext context = ps::dense_table_context(id, names);
-    receive[context.var_name] = std::move(context);
+    receives_[context.var_name] = std::move(context);
   }
   if (setup.mode == ps::CommMode::kGeo && tables_ != nullptr) {
     for (const auto& [id, entry] : tables_->all())
-      receive[entry.table.param] = embedding_context(entry.table.param, id);
+      receives_[entry.table.param] = embedding_context(entry.table.param, id);
   }
-  ps::CommContexts send =
-      setup.mode == ps::CommMode::kGeo ? geo_sends(receive) : dense_sends(setup.send);
-  MILLRACE_RETURN_IF_ERROR(communicator_->init_with_ctx(std::move(send), std::move(receive)));
+  sends_ = setup.mode == ps::CommMode::kGeo ? geo_sends(receives_) : dense_sends(setup.send);
+  return open_communicator();
+}
+
+// A communicator sends nothing any more after an error, so going back needs another one.
+Status FleetWorker::open_communicator() {
+  link_->set_communicator(nullptr);
+  MILLRACE_ASSIGN_OR_RETURN(communicator_,
+                            ps::Communicator::create(mode_, communicator_options_, sender_));
+  MILLRACE_RETURN_IF_ERROR(communicator_->init_with_ctx(sends_, receives_));
   link_->set_communicator(communicator_.get());
   return Ok();
 }
@@ -273,7 +291,7 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
   if (rate_main_ != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(rate_program_, executor.prepare(*rate_main_, scope_));
   }
-  return Ok();
+  return keep_schedule();
 }
 
 StatusOr<std::unique_ptr<executor::PreparedProgram>> FleetWorker::prepare_thread(
@@ -282,19 +300,6 @@ StatusOr<std::unique_ptr<executor::PreparedProgram>> FleetWorker::prepare_thread
   own.threads = std::max(1, own.threads / threads);
   own.seed += static_cast<uint64_t>(thread) * executor::kSeedStep;
   return executor::Executor(runtime_, own).prepare(*main_, scope);
-}
-
-Status FleetWorker::start() {
-  std::vector<std::string> peers = servers_;
-  const std::set<std::string> workers = ps::heter_workers_named_in(*main_);
-  peers.insert(peers.end(), workers.begin(), workers.end());
-  MILLRACE_RETURN_IF_ERROR(ps::connect_to_servers(*client_, peers, kReportInterval, log_));
-  MILLRACE_RETURN_IF_ERROR(send_rate());
-  if (shares_steps_ && rate_main_ != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(step_counters_, step_counters_of(*rate_main_, scope_));
-  }
-  MILLRACE_RETURN_IF_ERROR(init_params());
-  return communicator_->start(&scope_);
 }
 
 Status FleetWorker::set_rate(float rate) {
@@ -352,9 +357,20 @@ Status FleetWorker::send_rate(const Value* value, const std::string& name) {
                   fmt::format("the learning rate '{}' is {}, expected one element of f32", name,
                               value == nullptr ? "absent" : describe(*value)));
   const float rate = *tensor->data<float>();
+  if (mode_ == ps::CommMode::kSync) return send_with_step(*value);
   if (sent_rate_ == rate) return Ok();
   MILLRACE_RETURN_IF_ERROR(table_client_->set_rate(rate_table_, rate));
   sent_rate_ = rate;
+  return Ok();
+}
+
+// Every step has its rate, so that a step that is sent again has it, too.
+Status FleetWorker::send_with_step(const Value& rate) {
+  MILLRACE_RETURN_IF_ERROR(executor::copy_value(rate, step_rate_));
+  std::vector<ps::TrainerLink::Parcel> parcels;
+  for (const std::string& server : servers_)
+    parcels.push_back({server, ps::table_rate_item(rate_table_), &step_rate_});
+  link_->keep(parcels);
   return Ok();
 }
 
@@ -388,22 +404,6 @@ Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<st
   return prepared_->run(others, wanted, results);
 }
 
-Status FleetWorker::init_params() {
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> loaded, table_client_->count_loaded());
-  const auto have = std::count_if(loaded.begin(), loaded.end(), [](int64_t n) { return n > 0; });
-  if (have == 0) return communicator_->init_params(scope_);
-  if (static_cast<size_t>(have) != loaded.size())
-    return Status(StatusCode::kDistributed,
-                  fmt::format("{} of {} servers have loaded dense parameters", have, loaded.size()))
-        .with_hint("all servers of a job must load the same folder, or none");
-  MILLRACE_RETURN_IF_ERROR(table_client_->barrier(ps::CommBarrier::kInit));
-  for (const RowSource& source : row_sources_) {
-    const int id = communicator_->receive_contexts().at(source.param).table_id;
-    MILLRACE_RETURN_IF_ERROR(communicator_->pull_dense(scope_, id));
-  }
-  return communicator_->recv(scope_);
-}
-
 Status FleetWorker::step(const executor::NamedValues& feeds,
                          const std::vector<std::string>& fetches, std::vector<Value>& results) {
   client_->set_step(step_++);
@@ -411,7 +411,10 @@ Status FleetWorker::step(const executor::NamedValues& feeds,
   std::vector<std::string> wanted = fetches;
   for (const RowSource& source : row_sources_) wanted.push_back(source.grad);
   results.resize(wanted.size());
-  MILLRACE_RETURN_IF_ERROR(run(feeds, wanted, results));
+  if (Status status = run(feeds, wanted, results); !status.ok()) {
+    link_->forget();
+    return status;
+  }
   const auto ran = Clock::now();
   MILLRACE_RETURN_IF_ERROR(record_rows(llvm::ArrayRef<Value>(results).drop_front(fetches.size())));
   results.resize(fetches.size());

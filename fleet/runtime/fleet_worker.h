@@ -13,6 +13,7 @@
 #include "framework/tensor/scope.h"
 #include "ps/client/trainer_link.h"
 #include "ps/communicator/communicator.h"
+#include "ps/table/table_sender.h"
 #include "ps/table/trainer_tables.h"
 #include "ps/transport/transport.h"
 
@@ -52,9 +53,18 @@ class FleetWorker {
   ~FleetWorker();
 
   /// Sends the first worker's parameters to the servers, receives them in the other workers, and
-  /// starts sending. If servers have loaded dense parameters, all workers receive those. Errors:
-  /// kDistributed for servers or workers that do not connect by the deadline.
+  /// starts sending. If servers have loaded dense parameters or snapshots, all workers receive
+  /// those. Errors: kDistributed for servers or workers that do not connect by the deadline.
   Status start();
+  /// The step from which a synchronous worker trains: 0, unless servers loaded snapshots or this
+  /// worker replaces a lost one.
+  [[nodiscard]] int64_t first_step() const { return first_step_; }
+  /// True after an error that go_back() can fix: a server was started again at an older step.
+  [[nodiscard]] bool must_go_back() const { return client_->must_settle(); }
+  /// Goes back to the step of the servers' snapshots, with their parameters and the rate of that
+  /// step. Values that only this worker has stay as they are. \returns that step
+  /// Errors: kDistributed if a server no longer has it, or in a job that is not synchronous.
+  StatusOr<int64_t> go_back();
   /// The var of a learning rate that the caller steps (a scheduler object of 2.x); empty: the rate
   /// is a constant. The servers receive its value before the next step.
   [[nodiscard]] const std::string& scheduled_rate() const { return scheduled_rate_; }
@@ -113,6 +123,16 @@ class FleetWorker {
   Status set_plan(const WorkerSetup& setup);
   Status make_tables(const WorkerSetup& setup);
   Status make_communicator(const WorkerSetup& setup);
+  Status open_communicator();
+  [[nodiscard]] Status check_pushes() const;
+  [[nodiscard]] Status check_mode();
+  Status keep_first_values();
+  StatusOr<bool> have_values(int64_t step);
+  Status wait_for_values(int64_t step);
+  Status send_first_values();
+  Status begin_at(int64_t step);
+  Status keep_schedule();
+  Status set_schedule(int64_t step);
   Status prepare(const WorkerSetup& setup);
   Status init_params();
   Status send_rate();
@@ -120,6 +140,7 @@ class FleetWorker {
   Status send_computed_rate();
   /// Sets the counters of the schedule in the program to the steps before this one.
   Status set_step_counters();
+  Status send_with_step(const Value& rate);
   Status run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
              std::vector<Value>& results);
   void take_sends(const WorkerSetup& setup);
@@ -137,6 +158,10 @@ class FleetWorker {
   std::shared_ptr<executor::Runtime> runtime_;
   executor::ExecutorOptions executor_;
   Scope scope_;
+  std::shared_ptr<ps::TableSender> sender_;
+  ps::CommunicatorOptions communicator_options_;
+  ps::CommContexts sends_;
+  ps::CommContexts receives_;
   std::unique_ptr<ps::Communicator> communicator_;
   std::unique_ptr<executor::PreparedProgram> prepared_;
   /// The ops of main_ that compute the learning rate; null: there are none.
@@ -156,6 +181,13 @@ class FleetWorker {
   static StatusOr<std::vector<StepCounter>> step_counters_of(const Program& schedule,
                                                              const Scope& scope);
   std::vector<StepCounter> step_counters_;
+  Value step_rate_;  ///< synchronous jobs: the rate that is sent with the step
+  /// Of vars that the schedule changes: values before the first step.
+  executor::NamedValues schedule_start_;
+  /// Synchronous jobs, worker 0: the parameters before the first step. Servers that are started
+  /// again before their first snapshot need them.
+  executor::NamedValues first_values_;
+  int64_t first_step_ = 0;
   int64_t step_ = 0;
   double waited_ = 0;
   /// Geo: the gradient whose row ids are the rows of an embedding that a step has looked up.

@@ -36,18 +36,26 @@ int64_t bytes_of_values(const Values& values) {
   return bytes;
 }
 
-}  // namespace
-
-LocalState::LocalState(const Program& program, const transpiler::SlicesFile& slices) {
+std::set<std::string> remote_names(const Program& program, const transpiler::SlicesFile& slices) {
   std::set<std::string> remote;
   for (const transpiler::OriginSlices& origin : transpiler::slices_by_origin(slices.overview))
     remote.insert(origin.origin.name);
+  for (const Op& op : program.root().ops()) {
+    if (op.type() != "recv") continue;
+    for (const llvm::StringRef name : op.output_names()) remote.insert(name.str());
+  }
+  return remote;
+}
+
+}  // namespace
+
+LocalState::LocalState(const Program& program, const transpiler::SlicesFile& slices)
+    : LocalState(program, remote_names(program, slices)) {}
+
+LocalState::LocalState(const Program& program, const std::set<std::string>& remote) {
   std::set<std::string> written;
   for (const Op& op : program.root().ops()) {
-    for (const llvm::StringRef name : op.output_names()) {
-      written.insert(name.str());
-      if (op.type() == "recv") remote.insert(name.str());
-    }
+    for (const llvm::StringRef name : op.output_names()) written.insert(name.str());
   }
   for (const Var& var : program.root().vars()) {
     if (!var.persistable()) continue;

@@ -22,6 +22,8 @@ class LocalState {
 
   /// \param slices  the slices that the servers hold
   LocalState(const Program& program, const transpiler::SlicesFile& slices);
+  /// \param remote  names of the variables that the servers hold
+  LocalState(const Program& program, const std::set<std::string>& remote);
 
   /// Copies the variables before a step. Drops the oldest copies when the limit is exceeded.
   Status keep(int64_t step, const Scope& scope);

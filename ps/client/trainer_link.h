@@ -39,6 +39,11 @@ class TrainerLink {
   [[nodiscard]] TrainerTables* tables() const { return tables_.get(); }
   void set_tables(std::shared_ptr<TrainerTables> tables) { tables_ = std::move(tables); }
 
+  /// The user of the link makes a send barrier and a fetch barrier in every step, although its
+  /// program has none: ops keep what they send in steps.
+  void end_steps_by_barriers() { ends_steps_ = true; }
+  [[nodiscard]] bool ends_steps() const { return ends_steps_; }
+
   /// A value to send to a server.
   struct Parcel {
     std::string endpoint;
@@ -92,6 +97,7 @@ class TrainerLink {
   std::vector<Parcel> parcels_;
   std::vector<Want> wants_;
   Turn turn_ = Turn::kNone;
+  bool ends_steps_ = false;
 };
 
 }  // namespace millrace::ps

@@ -331,7 +331,7 @@ StatusOr<Control> make_push(const Link& link, const KernelSetup& setup) {
   push->clicks = setup.inputs("Clicks");
   push->slots = setup.attr<std::vector<int32_t>>("slots");
   push->size = setup.attr<int32_t>("size");
-  push->deferred = waits_for_send_barrier(setup.op());
+  push->deferred = link->ends_steps() || waits_for_send_barrier(setup.op());
   // one var may have the gradients of all lookups
   if ((push->ids.count != push->grads.count && push->grads.count != 1) || push->ids.count == 0)
     return setup.error("found {} gradients for {} ids, expected one per id", push->grads.count,

@@ -90,12 +90,13 @@ StatusOr<SavedFile> saved_file(const Reply& reply, std::string_view server) {
 
 void put_answer(const LoadedTables& answer, ReplySink& reply) {
   reply.set_number(answer.count);
+  reply.set_text(answer.ready ? "ready" : "");
 }
 
 StatusOr<LoadedTables> loaded_tables(const Reply& reply) {
   if (reply.number < 0)
     return InvalidData("a server has loaded {} tables, expected at least 0", reply.number);
-  return LoadedTables{reply.number};
+  return LoadedTables{reply.number, reply.text == "ready"};
 }
 
 void put_answer(const LossAnswer& answer, ReplySink& reply) {

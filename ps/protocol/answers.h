@@ -46,7 +46,8 @@ StatusOr<SavedFile> saved_file(const Reply& reply, std::string_view server);
 
 /// Answer to CountLoaded.
 struct LoadedTables {
-  int64_t count = 0;  ///< dense tables that the server has loaded since it started
+  int64_t count = 0;   ///< dense tables that the server has loaded since it started
+  bool ready = false;  ///< its tables have the values of a job (TableHandler::is_ready())
 };
 void put_answer(const LoadedTables& answer, ReplySink& reply);
 /// Errors: kInvalidData for a negative number.

@@ -119,7 +119,8 @@ struct LoadTable {
   std::string folder;  ///< below the folder that the server may read
 };
 
-/// Asks how many dense tables the server has loaded since it started. Answer: LoadedTables.
+/// Asks how many dense tables the server has loaded since it started, and whether trainers have set
+/// the others. Answer: LoadedTables.
 /// Repeats and errors: as SaveTable.
 struct CountLoaded {};
 

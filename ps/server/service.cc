@@ -211,6 +211,9 @@ Status Service::hello(const Call& call, const protocol::Hello& message) {
   protocol::HelloAnswer answer;
   answer.sent = trainer.sent;
   if (steps_ != nullptr) answer = steps_->rules().greeting(caller.trainer);
+  // this server was started again without a snapshot: trainer 0 has to set its tables first
+  if (steps_ != nullptr && !joins && !has_values() && (message.has_fetched || message.sent > 0))
+    answer.standing = protocol::HelloAnswer::Standing::kMustGoBack;
   if (joins && steps_ == nullptr) answer.standing = protocol::HelloAnswer::Standing::kJoins;
   answer.mode = core_->plan.mode;
   put_answer(answer, call.reply);
@@ -255,14 +258,12 @@ Status Service::once(const MethodRow& row, Call call) {
 Status Service::serve() {
   std::unique_lock lock(core_->mutex);
   if (core_->failure.ok()) core_->failure = claim_term();
-  // other trainers may have to go back to this state if the server is lost before its first
-  // snapshot
-  if (core_->failure.ok() && steps_ != nullptr && snapshots_ != nullptr && !restored_) {
-    if (Status status = take_snapshot(lock, core_->options.snapshot_durable); !status.ok())
-      core_->failure = std::move(status);
-  }
   while (core_->failure.ok() && !stopping_ && !core_->trainers.all_gone()) {
     if (!check_after_pause().ok()) break;
+    if (Status status = take_first(lock); !status.ok()) {
+      core_->failure = std::move(status);
+      break;
+    }
     if (steps_ != nullptr && !going_back_ && steps_->rules().is_ready()) {
       Status status = steps_->apply(lock);
       if (status.ok()) status = snapshot(lock, false);

@@ -132,6 +132,16 @@ class Service final : public Handler {
   Status check_after_pause();
   /// The same without a pause.
   Status check_term();
+  /// Takes the first snapshot, to which other trainers may have to go back if the server is lost
+  /// before the next one, as soon as there are values. The caller must hold the mutex. Errors: as
+  /// take_snapshot().
+  Status take_first(std::unique_lock<std::mutex>& lock);
+  /// Errors: kUnimplemented for a call that changes values between steps, if this server takes
+  /// snapshots of steps.
+  [[nodiscard]] Status check_covered(const char* what) const;
+  /// True if the vars and typed tables have the values of a job, so that there is something to
+  /// save.
+  [[nodiscard]] bool has_values() const;
   /// Takes a snapshot if one is due or `now` is true. The caller must hold the mutex, which is
   /// released meanwhile; trainers do not go back during it.
   Status snapshot(std::unique_lock<std::mutex>& lock, bool now);
@@ -197,6 +207,7 @@ class Service final : public Handler {
   bool stopping_ = false;
   std::set<int> notified_;      ///< trainers that have received the failure
   bool restored_ = false;       ///< started from a snapshot
+  bool has_first_ = false;      ///< no first snapshot is needed, or it was taken
   Clock::time_point started_;   ///< by ServerCore::now()
   Clock::time_point reported_;  ///< by ServerCore::now()
 

@@ -239,14 +239,16 @@ Status Service::checkpoint(const Call& call, const protocol::Checkpoint& message
   if (const auto* const var = std::get_if<protocol::SaveVar>(&message.what))
     return save_var(call, *var);
   MILLRACE_ASSIGN_OR_RETURN(TableFiles* const files, table_files());
-  if (const auto* const table = std::get_if<protocol::LoadTable>(&message.what))
+  if (const auto* const table = std::get_if<protocol::LoadTable>(&message.what)) {
+    MILLRACE_RETURN_IF_ERROR(check_covered("loading tables in a running job"));
     return files->load(*table, call.repeat);
+  }
   if (const auto* const table = std::get_if<protocol::SaveTable>(&message.what)) {
     MILLRACE_ASSIGN_OR_RETURN(const protocol::SavedFile file, files->save(*table, call.repeat));
     protocol::put_answer(file, call.reply);
     return Ok();
   }
-  put_answer(protocol::LoadedTables{files->loaded()}, call.reply);
+  put_answer(protocol::LoadedTables{files->loaded(), has_values()}, call.reply);
   return Ok();
 }
 
@@ -319,6 +321,10 @@ Status Service::pull(const Call& call, const protocol::Pull& message) {
 
 Status Service::push(const Call& call, const protocol::Push& message) {
   if (core_->options.tables == nullptr) return no_typed_table(core_->plan.endpoint, message.table);
+  if (message.kind == PushKind::kEndDay)
+    MILLRACE_RETURN_IF_ERROR(check_covered("ending the day of tables by a call"));
+  if (message.kind == PushKind::kValues && core_->options.tables->sparse().contains(message.table))
+    MILLRACE_RETURN_IF_ERROR(check_covered("setting rows of tables by a call"));
   return call.repeat ? Ok() : core_->options.tables->push(call.request, message);
 }
 

@@ -7,6 +7,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "ps/server/service.h"
+#include "ps/table/table_handler.h"
 #include "ps/transport/epoch.h"
 
 // Snapshots of a server, and its term, which is recorded beside them.
@@ -25,6 +26,7 @@ Status Service::restore() {
   int64_t applied = 0;
   MILLRACE_ASSIGN_OR_RETURN(const bool found, snapshots_->restore(applied));
   if (found && steps_ != nullptr) steps_->restore(applied);
+  if (found && core_->options.tables != nullptr) core_->options.tables->resume();
   restored_ = found;
   has_claimed_ = false;
   term_ = std::make_unique<ServerTerm>(core_->options.snapshot_root, core_->plan.server);
@@ -85,7 +87,9 @@ Status Service::lost_everybody(std::unique_lock<std::mutex>& lock) {
   const std::string who =
       core_->trainers.list(core_->now(), [](const Trainer& /*trainer*/) { return true; });
   std::string saved = "nothing was saved: this server takes no snapshots";
-  if (snapshots_ != nullptr) {
+  if (snapshots_ != nullptr && !has_values()) {
+    saved = "nothing was saved: no trainer had set the values of this server";
+  } else if (snapshots_ != nullptr) {
     const int64_t failed = snapshots_failed_;
     const bool done = snapshot(lock, true).ok() && snapshots_failed_ == failed;
     const std::string at =
@@ -97,9 +101,32 @@ Status Service::lost_everybody(std::unique_lock<std::mutex>& lock) {
           fmt::format("no trainer is left that could finish the job: {}; {}", who, saved)};
 }
 
+Status Service::check_covered(const char* what) const {
+  if (steps_ == nullptr || snapshots_ == nullptr) return Ok();
+  return Unimplemented(
+      "{} is not implemented while the servers of a synchronous job take snapshots: servers that "
+      "go "
+      "back to a step would lose it",
+      what);
+}
+
+bool Service::has_values() const {
+  return core_->options.tables == nullptr || core_->options.tables->is_ready();
+}
+
+// Asynchronous servers of programs begin again from their startup program.
+Status Service::take_first(std::unique_lock<std::mutex>& lock) {
+  if (has_first_ || !has_values()) return Ok();
+  has_first_ = true;
+  const bool needs = steps_ != nullptr || (core_->options.tables != nullptr &&
+                                           core_->options.tables->waits_for_values());
+  if (snapshots_ == nullptr || restored_ || !needs) return Ok();
+  return take_snapshot(lock, core_->options.snapshot_durable);
+}
+
 // A failure to write a snapshot does not stop training.
 Status Service::snapshot(std::unique_lock<std::mutex>& lock, bool now) {
-  if (snapshots_ == nullptr) return Ok();
+  if (snapshots_ == nullptr || !has_values()) return Ok();
   // going back uses the snapshots, too
   core_->changed.wait(lock, [this] { return !going_back_; });
   const int64_t applied = steps_ != nullptr ? steps_->applied() : 0;

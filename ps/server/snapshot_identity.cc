@@ -86,8 +86,7 @@ std::string identity_of(const ServerCore& core) {
     if (var != nullptr && var->persistable()) lines.insert(var_line(entry.getKey(), *var));
   }
   if (core.options.tables != nullptr)
-    for (const auto& [id, table] : core.options.tables->sparse())
-      lines.insert(fmt::format("table {}", id));
+    for (const int id : core.options.tables->ids()) lines.insert(fmt::format("table {}", id));
   const std::string& job = core.options.job;
   return fmt::format("{}{}\n", job.empty() ? "" : (kJob + job + "\n").str(),
                      fmt::join(lines, "\n"));

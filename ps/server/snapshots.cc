@@ -168,8 +168,8 @@ Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
 StatusOr<TableState> Snapshots::table_states() const {
   TableState all;
   if (core_.options.tables == nullptr) return all;
-  for (const auto& [id, table] : core_.options.tables->sparse()) {
-    StatusOr<TableState> state = table->state();
+  for (const int id : core_.options.tables->ids()) {
+    StatusOr<TableState> state = core_.options.tables->find(id)->state();
     if (!state.ok())
       return std::move(state).status().with_note(fmt::format("in typed table {}", id));
     for (auto& [name, value] : *state) all[table_item(id, name)] = std::move(value);
@@ -179,7 +179,7 @@ StatusOr<TableState> Snapshots::table_states() const {
 
 Status Snapshots::load_tables(const io::Checkpoint& checkpoint) {
   if (core_.options.tables == nullptr) return Ok();
-  for (const auto& [id, table] : core_.options.tables->sparse()) {
+  for (const int id : core_.options.tables->ids()) {
     const std::string prefix = table_item(id, "");
     TableState state;
     for (const io::StoredTensor& stored : checkpoint.manifest().tensors) {
@@ -188,8 +188,8 @@ Status Snapshots::load_tables(const io::Checkpoint& checkpoint) {
                                 checkpoint.load(stored.name));
     }
     // a snapshot of a job without the table, or one with only values
-    if (state.empty()) continue;
-    if (Status status = table->set_state(state); !status.ok())
+    if (state.empty() && !core_.options.tables->waits_for_values()) continue;
+    if (Status status = core_.options.tables->find(id)->set_state(state); !status.ok())
       return std::move(status)
           .with_note(fmt::format("in typed table {}", id))
           .with_note("in " + checkpoint.folder());

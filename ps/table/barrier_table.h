@@ -41,6 +41,9 @@ class BarrierTable {
   /// Another process replaces a trainer that left. Its phases are counted from the current phases
   /// on. Errors: kInvalidArgument for an unknown trainer.
   Status join(int trainer);
+  /// Another process has served the earlier phases: a trainer that arrives at a later phase than
+  /// the current one shows that all have passed those before it.
+  void resume();
   /// Ends all barriers: waiting and later calls return this error.
   void end(Status why);
   [[nodiscard]] int live() const;
@@ -53,6 +56,7 @@ class BarrierTable {
     std::map<int, int64_t> ahead;  ///< by trainer that joined: phases before its first one
   };
   void finish_if_complete(CommBarrier kind, Barrier& barrier);
+  void go_on_to(Barrier& barrier, int64_t phase);
   [[nodiscard]] std::string missing(const Barrier& barrier) const;
 
   const Completed completed_;
@@ -64,6 +68,7 @@ class BarrierTable {
   std::set<int> joined_;
   std::map<int, int64_t> left_;  ///< by trainer: how often it has left
   std::map<CommBarrier, Barrier> barriers_;
+  bool resumed_ = false;
   Status ended_;  ///< not OK: barriers have ended
 };
 

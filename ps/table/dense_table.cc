@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "ps/table/state_parts.h"
 
 namespace millrace::ps {
 namespace {
@@ -100,6 +101,7 @@ Status DenseTable::set(std::span<const float> parameters) {
     std::copy_n(parameters.data() + begin, std::min(kBlock, param_.size() - begin),
                 param_.begin() + static_cast<ptrdiff_t>(begin));
   }
+  is_set_ = true;
   return Ok();
 }
 
@@ -206,6 +208,35 @@ Status DenseTable::with_columns(const std::function<Status(std::span<const Colum
     columns.push_back({"D2Sum", third_});
   }
   return body(columns);
+}
+
+StatusOr<TableState> DenseTable::state() {
+  TableState state;
+  MILLRACE_RETURN_IF_ERROR(with_columns([&](std::span<const Column> columns) -> Status {
+    for (const Column& column : columns) {
+      const std::vector<float> values(column.values.begin(), column.values.end());
+      MILLRACE_ASSIGN_OR_RETURN(
+          state[std::string(column.name)],
+          copied_tensor(values, DType::kFloat32, {static_cast<int64_t>(values.size())}));
+    }
+    return Ok();
+  }));
+  return state;
+}
+
+Status DenseTable::set_state(const TableState& state) {
+  MILLRACE_RETURN_IF_ERROR(with_columns([&](std::span<const Column> columns) -> Status {
+    for (const Column& column : columns) {
+      MILLRACE_ASSIGN_OR_RETURN(const auto values,
+                                state_part<float>(state, std::string(column.name), DType::kFloat32,
+                                                  column.values.size()));
+      std::ranges::copy(values, column.values.begin());
+    }
+    pending_.clear();
+    return Ok();
+  }));
+  is_set_ = true;
+  return Ok();
 }
 
 Status DenseTable::pull(PullKind /*kind*/, const TableCall& /*call*/, Value& reply) {

@@ -56,12 +56,20 @@ class DenseTable final : public Table {
   Status pull(std::span<float> parameters) const;
   /// Pushes a gradient for every element. Pushes to sync tables wait for apply_pending().
   Status push(std::span<const float> grads, int trainer = 0);
-  /// Replaces the parameters; keeps the optimizer state.
+  /// Replaces the parameters, which then count as set; keeps the optimizer state.
   Status set(std::span<const float> parameters);
   /// Adds up pushes in the order of trainers, so that results are bitwise equal regardless of the
   /// order of arrival.
   Status apply_pending() override;
   void drop(int trainer) override;
+  /// True if the parameters are those of a job: after set(), note_set() or set_state(). A server
+  /// that has none of the elements needs none.
+  [[nodiscard]] bool is_set() const { return param_.empty() || is_set_; }
+  /// The parameters were written by with_columns().
+  void note_set() { is_set_ = true; }
+  /// One tensor for each column.
+  StatusOr<TableState> state() override;
+  Status set_state(const TableState& state) override;
 
   using Column = DenseColumn;
   /// Calls the function with all columns; blocks other changes meanwhile.
@@ -94,6 +102,7 @@ class DenseTable final : public Table {
     std::vector<float> sum;
     int64_t pushes = 0;
   };
+  std::atomic<bool> is_set_ = false;
   std::unique_ptr<DenseUpdates> updates_;  ///< null: by the rule
   mutable std::mutex push_mutex_;          ///< guards powers_ and pending_
   std::map<int, PendingPushes> pending_;   ///< by trainer

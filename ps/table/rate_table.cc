@@ -3,8 +3,29 @@
 #include <cmath>
 
 #include "framework/base/errors.h"
+#include "ps/table/state_parts.h"
 
 namespace millrace::ps {
+namespace {
+
+constexpr const char* kRatePart = "rate";
+
+}  // namespace
+
+StatusOr<TableState> RateTable::state() {
+  TableState state;
+  MILLRACE_ASSIGN_OR_RETURN(state[kRatePart],
+                            copied_tensor(std::vector<float>{rate_.load(std::memory_order_relaxed)},
+                                          DType::kFloat32, {1}));
+  return state;
+}
+
+Status RateTable::set_state(const TableState& state) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto rate,
+                            state_part<float>(state, kRatePart, DType::kFloat32, 1));
+  rate_.store(rate[0], std::memory_order_relaxed);
+  return Ok();
+}
 
 Status RateTable::pull(PullKind /*kind*/, const TableCall& /*call*/, Value& reply) {
   auto& to = reply.as<Tensor>();

@@ -16,6 +16,8 @@ class RateTable final : public Table {
   [[nodiscard]] const std::atomic<float>* rate() const { return &rate_; }
 
   [[nodiscard]] std::string_view table_class() const override { return "LearningRate"; }
+  StatusOr<TableState> state() override;
+  Status set_state(const TableState& state) override;
   /// The rate as f32.
   Status pull(PullKind kind, const TableCall& call, Value& reply) override;
   /// Argument: the new rate, f32. Errors: kInvalidArgument for a rate that is not finite.

@@ -49,6 +49,19 @@ Status SparseGeoTable::push(PushKind kind, const TableCall& call) {
   return Ok();
 }
 
+Status SparseGeoTable::set_state(const TableState& state) {
+  MILLRACE_RETURN_IF_ERROR(SparseTable::set_state(state));
+  const std::lock_guard lock(mutex_);
+  for (auto& parts : changed_) {
+    for (size_t part = 0; part < parts.size(); ++part) {
+      parts[part] = {};
+      for (uint32_t row = 0; row < shard(part).size(); ++row) parts[part].add(row);
+    }
+  }
+  std::ranges::fill(last_sequence_, uint64_t{0});
+  return Ok();
+}
+
 Status SparseGeoTable::pull(PullKind kind, const TableCall& call, Value& reply) {
   if (kind != PullKind::kChangedRows) return SparseTable::pull(kind, call, reply);
   return pull_changed(call.trainer, reply.as<SelectedRows>(), call.sequence);

@@ -22,6 +22,8 @@ class SparseGeoTable final : public SparseTable {
   /// class.
   Status pull(PullKind kind, const TableCall& call, Value& reply) override;
   Status push(PushKind kind, const TableCall& call) override;
+  /// All rows count as changed for all trainers: which of them a trainer has is not in the state.
+  Status set_state(const TableState& state) override;
   /// Returns rows and values that changed for a trainer, and marks them as up to date.
   /// \param sequence  of the call: if it equals that of the previous call, the response to that was
   ///                  lost, and its rows are returned again; 0: unknown

@@ -10,25 +10,6 @@
 
 // Saving and restoring the state of a sparse table for snapshots.
 namespace millrace::ps {
-namespace {
-
-template <typename T>
-StatusOr<std::span<const T>> values_of(const TableState& state, const char* name, DType dtype,
-                                       size_t count) {
-  const auto found = state.find(name);
-  const Tensor* const tensor =
-      found == state.end() ? nullptr : found->second.template get_if<Tensor>();
-  if (tensor == nullptr || tensor->dtype() != dtype ||
-      (count != ~size_t{0} && static_cast<size_t>(tensor->numel()) != count)) {
-    return InvalidData("state '{}' of a sparse table: expected {} elements, found {}", name,
-                       count == ~size_t{0} ? std::string("any number of") : std::to_string(count),
-                       found == state.end() ? "nothing" : describe(found->second));
-  }
-  return tensor->template values<T>();
-}
-
-}  // namespace
-
 StatusOr<TableState> SparseTable::state() {
   std::vector<int64_t> keys;
   std::vector<float> rows;
@@ -62,18 +43,17 @@ StatusOr<TableState> SparseTable::state() {
 }
 
 Status SparseTable::set_state(const TableState& state) {
-  constexpr size_t kAny = ~size_t{0};
   const auto width = static_cast<size_t>(accessor_->row_floats());
   MILLRACE_ASSIGN_OR_RETURN(const auto keys,
-                            values_of<int64_t>(state, kKeysPart, DType::kInt64, kAny));
+                            state_part<int64_t>(state, kKeysPart, DType::kInt64, kAnyCount));
   MILLRACE_ASSIGN_OR_RETURN(
-      const auto rows, values_of<float>(state, kRowsPart, DType::kFloat32, keys.size() * width));
+      const auto rows, state_part<float>(state, kRowsPart, DType::kFloat32, keys.size() * width));
   MILLRACE_ASSIGN_OR_RETURN(const auto waiting,
-                            values_of<int64_t>(state, kWaitingKeysPart, DType::kInt64, kAny));
-  MILLRACE_ASSIGN_OR_RETURN(const auto counts, values_of<float>(state, kWaitingCountsPart,
-                                                                DType::kFloat32, waiting.size()));
+                            state_part<int64_t>(state, kWaitingKeysPart, DType::kInt64, kAnyCount));
+  MILLRACE_ASSIGN_OR_RETURN(const auto counts, state_part<float>(state, kWaitingCountsPart,
+                                                                 DType::kFloat32, waiting.size()));
   MILLRACE_ASSIGN_OR_RETURN(const auto draws,
-                            values_of<int64_t>(state, kDrawsPart, DType::kInt64, kAny));
+                            state_part<int64_t>(state, kDrawsPart, DType::kInt64, kAnyCount));
   MILLRACE_RETURN_IF_ERROR(clear());
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto key = static_cast<uint64_t>(keys[i]);

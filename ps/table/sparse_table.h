@@ -18,9 +18,6 @@
 
 namespace millrace::ps {
 
-/// State of a table in a snapshot: tensors by name.
-using TableState = std::map<std::string, Value>;
-
 /// Settings of a sparse table.
 struct SparseTableOptions {
   int table_id = 0;
@@ -68,13 +65,10 @@ class SparseTable : public Table {
   /// Sets a whole row as read from a file (its used floats). Errors: kInvalidArgument for its
   /// length.
   Status restore(uint64_t key, std::span<const float> row);
-  /// Copies all rows and the waiting keys of the entry policy. Locks one partition at a time, so
-  /// the caller must prevent concurrent pushes. A table with a folder needs memory for all of its
-  /// rows.
-  StatusOr<TableState> state();
-  /// Replaces the contents of the table by that state. Errors: kInvalidData naming the part that is
-  /// wrong.
-  Status set_state(const TableState& state);
+  /// All rows and the waiting keys of the entry policy. Locks one partition at a time. A table with
+  /// a folder needs memory for all of its rows.
+  StatusOr<TableState> state() override;
+  Status set_state(const TableState& state) override;
   /// Drops all rows.
   Status clear();
   /// Ends a day (Accessor::shrink()). \returns number of rows dropped

@@ -17,6 +17,14 @@ StatusOr<const Tensor*> argument_at(const TableCall& call, size_t place, DType d
 
 }  // namespace
 
+StatusOr<TableState> Table::state() {
+  return Unimplemented("snapshots of tables of class '{}' are not implemented", table_class());
+}
+
+Status Table::set_state(const TableState& /*state*/) {
+  return Unimplemented("snapshots of tables of class '{}' are not implemented", table_class());
+}
+
 StatusOr<std::span<const int64_t>> ids_of(const TableCall& call, size_t place) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor, argument_at(call, place, DType::kInt64));
   return tensor->values<int64_t>();

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ struct TableCall {
   uint64_t sequence = 0;  ///< of the trainer's call, equal for a repeat; 0: unknown
   std::span<const Value* const> args;
 };
+
+/// State of a table in a snapshot: tensors by name.
+using TableState = std::map<std::string, Value>;
 
 /// A typed table on a server. Source: spec/ps_runtime.md section 7.
 ///
@@ -39,6 +43,13 @@ class Table {
   virtual Status apply_pending() { return {}; }
   /// Drops the pushes of a trainer since the last step, because it leaves.
   virtual void drop(int trainer) { static_cast<void>(trainer); }
+  /// Copies everything that a snapshot must have to continue with the same bits. No other thread
+  /// may change the table meanwhile. Errors: kUnimplemented naming a class of tables without it;
+  /// kResource.
+  virtual StatusOr<TableState> state();
+  /// Replaces the contents of the table by that state; pushes that are not applied are dropped.
+  /// Errors: kInvalidData naming the part that is wrong, and its table class.
+  virtual Status set_state(const TableState& state);
   /// Rows, or elements of a dense table.
   [[nodiscard]] virtual int64_t size() const = 0;
   [[nodiscard]] virtual int64_t memory_bytes() const = 0;

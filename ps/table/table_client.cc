@@ -202,16 +202,15 @@ Status TableClient::load(int table_id, const std::string& folder) {
   return call_servers(pack(protocol::Checkpoint{protocol::LoadTable{table_id, folder}}));
 }
 
-StatusOr<std::vector<int64_t>> TableClient::count_loaded() {
+StatusOr<std::vector<protocol::LoadedTables>> TableClient::count_loaded() {
   std::vector<TableRequest> requests = to_all(pack(protocol::Checkpoint{protocol::CountLoaded{}}));
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
-  std::vector<int64_t> counts;
-  counts.reserve(requests.size());
+  std::vector<protocol::LoadedTables> answers;
+  answers.reserve(requests.size());
   for (const TableRequest& request : requests) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto loaded, protocol::loaded_tables(request.reply));
-    counts.push_back(loaded.count);
+    MILLRACE_ASSIGN_OR_RETURN(answers.emplace_back(), protocol::loaded_tables(request.reply));
   }
-  return counts;
+  return answers;
 }
 
 Status TableClient::shrink(int table_id) {
@@ -278,18 +277,26 @@ Status TableClient::set_dense(int table_id, std::span<const float> values) {
   return send_dense(table_id, values, PushKind::kValues);
 }
 
-Status TableClient::send_dense(int table_id, std::span<const float> values, PushKind kind) {
+StatusOr<std::vector<Value>> TableClient::dense_by_server(std::span<const float> values) const {
   MILLRACE_ASSIGN_OR_RETURN(
       const std::vector<DenseRange> ranges,
       dense_ranges(static_cast<int64_t>(values.size()), static_cast<int64_t>(servers())));
   std::vector<Value> parts(ranges.size());
-  std::vector<TableRequest> requests;
   for (size_t server = 0; server < ranges.size(); ++server) {
     const DenseRange& range = ranges[server];
     if (range.count == 0) continue;
     auto& part = parts[server].as<Tensor>();
     MILLRACE_RETURN_IF_ERROR(part.resize(DType::kFloat32, {range.count}));
     std::copy_n(values.data() + range.begin, range.count, part.data<float>());
+  }
+  return parts;
+}
+
+Status TableClient::send_dense(int table_id, std::span<const float> values, PushKind kind) {
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> parts, dense_by_server(values));
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < parts.size(); ++server) {
+    if (!parts[server].initialized()) continue;
     protocol::Push push{table_id, kind, {{"values", &parts[server], &parts[server]}}};
     requests.push_back({server, pack(std::move(push)), {}});
   }

@@ -88,8 +88,8 @@ class TableClient {
   StatusOr<std::vector<protocol::SavedFile>> save(int table_id, const std::string& folder, int mode,
                                                   bool replaces);
   Status load(int table_id, const std::string& folder);
-  /// Number of tables that each server has loaded since it started.
-  StatusOr<std::vector<int64_t>> count_loaded();
+  /// What each server has loaded since it started.
+  StatusOr<std::vector<protocol::LoadedTables>> count_loaded();
   /// Ends a day of the table on every server.
   Status shrink(int table_id);
   /// Geo: rows that changed since this trainer's last call; ids are ascending.
@@ -98,6 +98,9 @@ class TableClient {
   /// Pulls all elements of a dense table, which is split into one range per server.
   Status pull_dense(int table_id, std::span<float> values);
   Status push_dense(int table_id, std::span<const float> grads);
+  /// One value for each server: its range of the elements of a dense table; no value where it has
+  /// none.
+  [[nodiscard]] StatusOr<std::vector<Value>> dense_by_server(std::span<const float> values) const;
   Status set_dense(int table_id, std::span<const float> values);
   /// Adds steps to the counter of a tensor table, on every server.
   Status count_steps(int table_id, int64_t steps);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <llvm/ADT/STLExtras.h>
+
 #include "framework/base/errors.h"
 #include "ps/protocol/pack.h"
 
@@ -18,10 +20,9 @@ std::vector<const Value*> args_of(const std::vector<RequestItem>& items) {
 }  // namespace
 
 TableHandler::TableHandler(int trainers)
-    : trainers_(trainers),
-      steps_(trainers),
-      barriers_(trainers, [this](CommBarrier kind, const std::set<int>& arrived) {
-        return kind == CommBarrier::kSend ? finish_step(arrived) : Ok();
+    : steps_(trainers),
+      barriers_(trainers, [this](CommBarrier kind, const std::set<int>& /*arrived*/) {
+        return finish_barrier(kind);
       }) {}
 
 Status TableHandler::add(int id, std::unique_ptr<Table> table) {
@@ -37,24 +38,52 @@ Status TableHandler::add_sparse(std::unique_ptr<SparseTable> table, int64_t shri
   return Ok();
 }
 
-Status TableHandler::add_synchronous(std::unique_ptr<SparseTable> table) {
-  SparseTable& added = *table;
-  MILLRACE_RETURN_IF_ERROR(add(added.options().table_id, std::move(table)));
-  pushes_wait_ = true;
-  steps_.add_pushed(added);
+Status TableHandler::add_in_steps(std::unique_ptr<SparseTable> table) {
+  in_steps_.insert(table->options().table_id);
+  return add_sparse(std::move(table), 0);
+}
+
+Status TableHandler::add_in_steps(std::unique_ptr<DenseTable> table) {
+  DenseTable& added = *table;
+  const int id = added.options().table_id;
+  MILLRACE_RETURN_IF_ERROR(add(id, std::move(table)));
+  in_steps_.insert(id);
+  steps_.add(added);
   return Ok();
 }
 
-Status TableHandler::finish_step(const std::set<int>& arrived) {
+Status TableHandler::add_in_steps(int id, std::unique_ptr<RateTable> table) {
+  RateTable& added = *table;
+  MILLRACE_RETURN_IF_ERROR(add(id, std::move(table)));
+  in_steps_.insert(id);
+  steps_.add(id, added);
+  return Ok();
+}
+
+bool TableHandler::is_ready() const {
+  if (!waits_for_values_ || has_begun_) return true;
+  const bool all_set = has_steps() && llvm::all_of(tables_, [](const auto& entry) {
+                         const auto* const dense =
+                             dynamic_cast<const DenseTable*>(entry.second.get());
+                         return dense == nullptr || dense->is_set();
+                       });
+  if (all_set) has_begun_ = true;
+  return all_set;
+}
+
+void TableHandler::resume() {
+  has_begun_ = true;
+  barriers_.resume();
+}
+
+Status TableHandler::finish_barrier(CommBarrier kind) {
+  if (kind == CommBarrier::kInit) has_begun_ = true;
+  if (kind != CommBarrier::kSend) return Ok();
   for (const auto& [id, table] : tables_) MILLRACE_RETURN_IF_ERROR(table->apply_pending());
-  if (!pushes_wait_) return Ok();
-  std::vector<char> arrivals(static_cast<size_t>(trainers_), 0);
-  for (const int trainer : arrived) arrivals[static_cast<size_t>(trainer)] = 1;
-  return steps_.apply(arrivals, ++steps_done_);
+  return Ok();
 }
 
 Status TableHandler::leave(int trainer) {
-  if (pushes_wait_) steps_.drop(trainer);
   for (const auto& [id, table] : tables_) table->drop(trainer);
   return barriers_.leave(trainer);
 }
@@ -119,6 +148,7 @@ Value TableHandler::take_spare() {
 
 Status TableHandler::pull(const Request& from, const protocol::Pull& pull, ReplySink& reply) {
   MILLRACE_ASSIGN_OR_RETURN(Table* const table, table_of(pull.table));
+  MILLRACE_RETURN_IF_ERROR(check_ready(pull.table));
   const std::vector<const Value*> args = args_of(pull.args);
   Value answer = take_spare();
   Status status = table->pull(pull.kind, {from.caller.trainer, from.sequence, args}, answer);
@@ -133,11 +163,28 @@ Status TableHandler::push(const Request& from, const protocol::Push& push) {
   MILLRACE_ASSIGN_OR_RETURN(Table* const table, table_of(push.table));
   const std::vector<const Value*> args = args_of(push.args);
   const TableCall call{from.caller.trainer, from.sequence, args};
-  const bool waits =
-      pushes_wait_ && push.kind == PushKind::kUpdate && steps_.takes_pushes(push.table);
-  Status status = waits ? steps_.hold_push(push.table, call) : table->push(push.kind, call);
+  Status status = push.kind == PushKind::kUpdate ? check_update(push.table) : Ok();
+  if (status.ok()) status = table->push(push.kind, call);
   if (status.ok()) return Ok();
   return std::move(status).with_note(fmt::format("in a push to table {}", push.table));
+}
+
+Status TableHandler::check_ready(int64_t id) const {
+  if (is_ready()) return Ok();
+  return Status(StatusCode::kDistributed,
+                fmt::format("table {} has no values: trainer 0 sends them when the job starts, and "
+                            "this server was started later",
+                            id))
+      .with_hint("a server that is started again needs a snapshot (--snapshot-dir)");
+}
+
+// The rate is sent before the first values.
+Status TableHandler::check_update(int64_t id) const {
+  if (in_steps_.contains(id))
+    return InvalidArgument(
+        "gradients and rates of a synchronous job are sent with the send barrier of a step");
+  if (dynamic_cast<RateTable*>(tables_.at(id).get()) != nullptr) return Ok();
+  return check_ready(id);
 }
 
 TableHandler::Carried& TableHandler::carried_of(const Caller& caller) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -12,6 +13,8 @@
 #include "ps/protocol/messages.h"
 #include "ps/sequence_window.h"
 #include "ps/table/barrier_table.h"
+#include "ps/table/dense_table.h"
+#include "ps/table/rate_table.h"
 #include "ps/table/sparse_table.h"
 #include "ps/table/table.h"
 #include "ps/table/table_steps.h"
@@ -53,12 +56,24 @@ class TableHandler final : public Handler {
   /// Adds a sparse table to which synchronous steps of a program also push.
   /// \param shrink_every  steps per day; 0: days never end
   Status add_sparse(std::unique_ptr<SparseTable> table, int64_t shrink_every);
-  /// Adds a sparse table to which all trainers push in every step. Pushes wait for the end of a
-  /// kSend barrier; then each key gets one push with the mean of its gradients (TableSteps).
-  Status add_synchronous(std::unique_ptr<SparseTable> table);
+  /// Adds a table of a synchronous server. Trainers send its gradients, or the rate, with the send
+  /// barriers of steps (TableSteps); pushes of updates are refused.
+  Status add_in_steps(std::unique_ptr<SparseTable> table);
+  Status add_in_steps(std::unique_ptr<DenseTable> table);
+  Status add_in_steps(int id, std::unique_ptr<RateTable> table);
+  /// True if there is such a table.
+  [[nodiscard]] bool has_steps() const { return !in_steps_.empty(); }
+  /// Trainers set the first values. Until then pulls and pushes of updates are refused: this server
+  /// may have been started again in the middle of a job.
+  void wait_for_values() { waits_for_values_ = true; }
+  [[nodiscard]] bool waits_for_values() const { return waits_for_values_; }
+  /// True if the tables have the values of a job: they need none, a snapshot was loaded, trainers
+  /// have met after setting them (a kInit barrier), or, in steps, all dense tables are set.
+  [[nodiscard]] bool is_ready() const;
+  /// A snapshot was loaded. Barriers continue at the phases that trainers name.
+  void resume();
   /// Values that trainers send to those tables in a step.
   [[nodiscard]] TableSteps& steps() { return steps_; }
-  /// The sparse tables that have a state, by id.
   [[nodiscard]] std::map<int, SparseTable*> sparse() const;
   /// Sets what saves and loads tables; it must outlive this object.
   void set_files(TableFiles& files) { files_ = &files; }
@@ -100,15 +115,17 @@ class TableHandler final : public Handler {
   /// The caller must hold the mutex.
   Carried& carried_of(const Caller& caller);
   Status barrier(const Request& request, Deadline deadline);
-  Status finish_step(const std::set<int>& arrived);
+  Status finish_barrier(CommBarrier kind);
+  [[nodiscard]] Status check_ready(int64_t id) const;
+  [[nodiscard]] Status check_update(int64_t id) const;
   [[nodiscard]] StatusOr<Table*> table_of(int64_t id) const;
   Value take_spare();
 
-  const int trainers_;
   std::map<int64_t, std::unique_ptr<Table>> tables_;
   TableSteps steps_;
-  bool pushes_wait_ = false;  ///< pushes to some table wait for a barrier
-  int64_t steps_done_ = 0;
+  std::set<int64_t> in_steps_;  ///< tables of add_in_steps()
+  bool waits_for_values_ = false;
+  mutable std::atomic<bool> has_begun_ = false;  ///< is_ready() stays true
   BarrierTable barriers_;
   TableFiles* files_ = nullptr;
   std::mutex mutex_;

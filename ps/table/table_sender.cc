@@ -7,6 +7,7 @@
 
 #include "framework/base/errors.h"
 #include "kernels/cpu/merge_rows.h"
+#include "ps/table/typed_table.h"
 
 namespace millrace::ps {
 namespace {
@@ -58,12 +59,18 @@ Status TableSender::send(const CommContext& context, std::span<Value> values, De
     return client_->count_steps(context.table_id, *steps->data<int64_t>());
   }
   if (const auto* const rows = values[0].get_if<SelectedRows>()) {
+    if (link_ != nullptr)
+      return Unimplemented(
+          "'{}' is a gradient of rows, which the communicator of a synchronous job "
+          "does not send",
+          context.var_name);
     MILLRACE_ASSIGN_OR_RETURN(const SparseLayout* const layout, layout_of(context));
     return send_rows(*layout, *rows);
   }
   std::vector<const Value*> all;
   for (const Value& value : values) all.push_back(&value);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<float> grads, flatten(context, all));
+  if (link_ != nullptr) return keep(context.table_id, grads);
   return client_->push_dense(context.table_id, grads);
 }
 
@@ -150,7 +157,33 @@ Status TableSender::set(const CommContext& context, std::span<const Value* const
 }
 
 Status TableSender::barrier(CommBarrier kind, Deadline) {
-  return client_->barrier(kind);
+  if (link_ == nullptr) return client_->barrier(kind);
+  if (kind == CommBarrier::kSend) return finish_step();
+  // nothing changes on the servers before this trainer sends again
+  return kind == CommBarrier::kReceive ? Ok() : client_->barrier(kind);
+}
+
+Status TableSender::keep(int table_id, std::span<const float> grads) {
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> parts, client_->dense_by_server(grads));
+  const std::lock_guard lock(mutex_);
+  kept_[table_id] = std::move(parts);
+  return Ok();
+}
+
+Status TableSender::finish_step() {
+  std::vector<TrainerLink::Parcel> parcels;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, parts] : kept_) {
+    for (size_t server = 0; server < parts.size(); ++server) {
+      if (parts[server].initialized())
+        parcels.push_back({endpoints_[server], table_grads_item(id), &parts[server]});
+    }
+  }
+  link_->keep(parcels);
+  MILLRACE_RETURN_IF_ERROR(link_->send_barrier(endpoints_));
+  MILLRACE_RETURN_IF_ERROR(link_->fetch_barrier(endpoints_));
+  kept_.clear();
+  return Ok();
 }
 
 }  // namespace millrace::ps

@@ -74,30 +74,14 @@ void TableSteps::add(SparseTable& table, int64_t shrink_every) {
   held.parts.resize(static_cast<size_t>(trainers_));
 }
 
-void TableSteps::add_pushed(SparseTable& table) {
+void TableSteps::add(DenseTable& table) {
   Held& held = held_[table.options().table_id];
-  held.table = &table;
-  held.by_pushes = true;
-  held.pushed.resize(static_cast<size_t>(trainers_));
+  held.dense = &table;
+  held.parts.resize(static_cast<size_t>(trainers_));
 }
 
-bool TableSteps::takes_pushes(int64_t id) const {
-  const auto found = held_.find(static_cast<int>(id));
-  return found != held_.end() && found->second.by_pushes;
-}
-
-Status TableSteps::hold_push(int64_t id, const TableCall& call) {
-  Held& held = held_.at(static_cast<int>(id));
-  if (call.trainer < 0 || call.trainer >= trainers_)
-    return InvalidArgument("found trainer {}, expected one of the {} trainers", call.trainer,
-                           trainers_);
-  MILLRACE_ASSIGN_OR_RETURN(const auto keys, ids_of(call, 0));
-  const auto width = static_cast<size_t>(held.table->accessor().push_floats());
-  MILLRACE_ASSIGN_OR_RETURN(const auto rows, floats_of(call, 1, keys.size() * width));
-  Pushed pushed{call.sequence, {keys.begin(), keys.end()}, {rows.begin(), rows.end()}};
-  const std::lock_guard lock(mutex_);
-  held.pushed[static_cast<size_t>(call.trainer)].push_back(std::move(pushed));
-  return Ok();
+void TableSteps::add(int id, RateTable& table) {
+  held_[id].rate = &table;
 }
 
 bool TableSteps::is_item(std::string_view name) {
@@ -109,10 +93,19 @@ Status TableSteps::keep(int trainer, const RequestItem& item) {
   llvm::StringRef rest(item.name);
   rest.consume_front({kTableStepsPrefix.data(), kTableStepsPrefix.size()});
   const auto found = rest.consumeInteger(10, id) ? held_.end() : held_.find(id);
-  const bool is_keys = rest == "@KEYS";
-  if (found == held_.end() || found->second.by_pushes || (!is_keys && rest != "@ROWS"))
-    return NotFound("this server has no typed table for '{}' of trainer {}", item.name, trainer);
-  const Held& held = found->second;
+  if (found != held_.end()) {
+    Held& held = found->second;
+    const bool is_keys = rest == "@KEYS";
+    if (held.table != nullptr && (is_keys || rest == "@ROWS"))
+      return keep_rows(held, trainer, item, is_keys);
+    if (held.dense != nullptr && rest == "@GRADS") return keep_gradients(held, trainer, item);
+    if (held.rate != nullptr && rest == "@RATE")
+      return held.rate->push(PushKind::kUpdate, {trainer, 0, {&item.value, 1}});
+  }
+  return NotFound("this server has no typed table for '{}' of trainer {}", item.name, trainer);
+}
+
+Status TableSteps::keep_rows(Held& held, int trainer, const RequestItem& item, bool is_keys) {
   const Tensor* const tensor = item.value == nullptr ? nullptr : item.value->get_if<Tensor>();
   const int width = held.table->accessor().push_floats() + 1;
   const bool fits = tensor != nullptr && tensor->initialized() &&
@@ -125,7 +118,7 @@ Status TableSteps::keep(int trainer, const RequestItem& item) {
                            tensor == nullptr ? "no tensor" : describe(*tensor));
   }
   const std::lock_guard lock(mutex_);
-  Part& part = found->second.parts[static_cast<size_t>(trainer)];
+  Part& part = held.parts[static_cast<size_t>(trainer)];
   MILLRACE_RETURN_IF_ERROR(copy_value_into(*item.value, is_keys ? part.keys : part.rows));
   if (is_keys) {
     part.arrived = false;
@@ -138,21 +131,33 @@ Status TableSteps::keep(int trainer, const RequestItem& item) {
                          trainer, tensor->dim(0));
 }
 
+Status TableSteps::keep_gradients(Held& held, int trainer, const RequestItem& item) {
+  const Tensor* const tensor = item.value == nullptr ? nullptr : item.value->get_if<Tensor>();
+  const int64_t elements = held.dense->options().elements;
+  if (tensor == nullptr || !tensor->initialized() || tensor->dtype() != DType::kFloat32 ||
+      tensor->numel() != elements)
+    return InvalidArgument("'{}' of trainer {}: expected f32({}), found {}", item.name, trainer,
+                           elements, tensor == nullptr ? "no tensor" : describe(*tensor));
+  const std::lock_guard lock(mutex_);
+  Part& part = held.parts[static_cast<size_t>(trainer)];
+  MILLRACE_RETURN_IF_ERROR(copy_value_into(*item.value, part.rows));
+  part.arrived = true;
+  return Ok();
+}
+
 void TableSteps::drop(int trainer) {
   const std::lock_guard lock(mutex_);
   if (trainer < 0 || trainer >= trainers_) return;
   for (auto& [id, held] : held_) {
-    if (held.by_pushes)
-      held.pushed[static_cast<size_t>(trainer)].clear();
-    else
-      held.parts[static_cast<size_t>(trainer)].arrived = false;
+    if (held.rate == nullptr) held.parts[static_cast<size_t>(trainer)].arrived = false;
   }
 }
 
 Status TableSteps::apply(llvm::ArrayRef<char> arrivals, int64_t step) {
   const std::lock_guard lock(mutex_);
   for (auto& [id, held] : held_) {
-    Status status = push(held, arrivals);
+    if (held.rate != nullptr) continue;
+    Status status = held.dense != nullptr ? push_dense(held, arrivals) : push(held, arrivals);
     if (status.ok() && held.shrink_every > 0 && step % held.shrink_every == 0)
       status = held.table->shrink().status();
     if (!status.ok()) return std::move(status).with_note(fmt::format("in typed table {}", id));
@@ -171,14 +176,6 @@ Status TableSteps::push(Held& held, llvm::ArrayRef<char> arrivals) {
     merger.add(part.keys.get_if<Tensor>()->values<int64_t>(),
                part.rows.get_if<Tensor>()->data<float>(), width + 1);
   }
-  for (size_t t = 0; t < held.pushed.size(); ++t) {
-    if (arrivals[t] == 0) continue;
-    std::vector<Pushed> pushes = std::move(held.pushed[t]);
-    held.pushed[t].clear();
-    // in the order in which the trainer made them, regardless of arrival
-    std::ranges::stable_sort(pushes, {}, &Pushed::sequence);
-    for (const Pushed& one : pushes) merger.add(one.keys, one.rows.data(), width);
-  }
   Merged& merged = merger.merged();
   if (merged.keys.empty()) return Ok();
   const auto arrived = static_cast<float>(std::count(arrivals.begin(), arrivals.end(), char{1}));
@@ -190,11 +187,20 @@ Status TableSteps::push(Held& held, llvm::ArrayRef<char> arrivals) {
   }
   MILLRACE_RETURN_IF_ERROR(held.table->push(merged.keys, merged.values.data()));
   const EntryPolicy::Kind entry = held.table->options().entry.kind;
-  if (held.by_pushes) return Ok();
   if (entry != EntryPolicy::Kind::kCountFilter && entry != EntryPolicy::Kind::kProbability)
     return Ok();
   std::vector<float> nowhere(merged.keys.size() * static_cast<size_t>(accessor.pull_floats()));
   return held.table->pull(merged.keys, nowhere.data(), merged.accesses);
+}
+
+Status TableSteps::push_dense(Held& held, llvm::ArrayRef<char> arrivals) {
+  for (size_t t = 0; t < held.parts.size(); ++t) {
+    const Part& part = held.parts[t];
+    if (arrivals[t] == 0 || !part.arrived) continue;
+    MILLRACE_RETURN_IF_ERROR(
+        held.dense->push(part.rows.get_if<Tensor>()->values<float>(), static_cast<int>(t)));
+  }
+  return held.dense->apply_pending();
 }
 
 }  // namespace millrace::ps

@@ -9,23 +9,22 @@
 #include <llvm/ADT/ArrayRef.h>
 
 #include "framework/base/status.h"
+#include "ps/table/dense_table.h"
+#include "ps/table/rate_table.h"
 #include "ps/table/sparse_table.h"
 #include "ps/table/table.h"
 #include "ps/transport/message.h"
 
 namespace millrace::ps {
 
-/// Typed sparse tables of a synchronous server. Values that trainers send in a step are held until
-/// all have sent. Then every key gets one push with the mean of its gradients over the trainers
-/// that arrived, and the sum of its shows and clicks.
-///
-/// For tables of add(), keys and rows are items of a step (keep()), and accesses are counted when
-/// the step is applied, so keys are admitted from the next step on. For tables of add_pushed(),
-/// they are pushes (hold_push()), and accesses are counted by the pulls.
+/// Typed tables of a synchronous server. Values that trainers send in a step are held until all
+/// have sent. Then every key of a sparse table gets one push with the mean of its gradients over
+/// the trainers that arrived, and the sum of its shows and clicks; a dense table gets the mean of
+/// their gradients. Accesses are counted when the step is applied, so keys are admitted from the
+/// next step on.
 ///
 /// Sums are formed in the order of trainers, so results do not depend on the order of arrival.
-/// Thread-safety: keep() and hold_push() from any threads; the other functions while no trainer
-/// sends.
+/// Thread-safety: keep() from any threads; the other functions while no trainer sends.
 class TableSteps {
  public:
   explicit TableSteps(int trainers) : trainers_(trainers) {}
@@ -33,13 +32,11 @@ class TableSteps {
   /// Adds a table, which must outlive this object.
   /// \param shrink_every  steps per day (TypedTable); 0: days never end
   void add(SparseTable& table, int64_t shrink_every);
-  /// Adds a table to which trainers push, which must outlive this object.
-  void add_pushed(SparseTable& table);
-  /// True for the id of a table of add_pushed().
-  [[nodiscard]] bool takes_pushes(int64_t id) const;
-  /// Holds a trainer's push to such a table until the step is applied. Errors: kInvalidArgument for
-  /// values of the wrong size.
-  Status hold_push(int64_t id, const TableCall& call);
+  /// The same for a dense table with DenseTableOptions::sync.
+  void add(DenseTable& table);
+  /// The same for the learning rate, which trainers may send in every step. All trainers send the
+  /// same one, and none before the step before is applied, so it is set when it arrives.
+  void add(int id, RateTable& table);
   /// True for the name of an item that belongs to a table.
   static bool is_item(std::string_view name);
   /// Holds an item of a trainer until the step is applied. Errors: kNotFound for a table that this
@@ -54,22 +51,21 @@ class TableSteps {
  private:
   struct Part {
     Value keys;
-    Value rows;
-    bool arrived = false;  ///< both items have arrived
+    Value rows;            ///< of a dense table: the gradients
+    bool arrived = false;  ///< all items have arrived
   };
-  struct Pushed {
-    uint64_t sequence = 0;
-    std::vector<int64_t> keys;
-    std::vector<float> rows;
-  };
+  /// One of the tables is not null.
   struct Held {
     SparseTable* table = nullptr;
+    DenseTable* dense = nullptr;
+    RateTable* rate = nullptr;
     int64_t shrink_every = 0;
-    std::vector<Part> parts;                  ///< by trainer
-    bool by_pushes = false;                   ///< add_pushed()
-    std::vector<std::vector<Pushed>> pushed;  ///< by trainer
+    std::vector<Part> parts;  ///< by trainer
   };
+  Status keep_rows(Held& held, int trainer, const RequestItem& item, bool is_keys);
+  Status keep_gradients(Held& held, int trainer, const RequestItem& item);
   static Status push(Held& held, llvm::ArrayRef<char> arrivals);
+  static Status push_dense(Held& held, llvm::ArrayRef<char> arrivals);
 
   const int trainers_;
   std::mutex mutex_;

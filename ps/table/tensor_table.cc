@@ -1,5 +1,6 @@
 #include "ps/table/tensor_table.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -7,9 +8,12 @@
 #include "executor/standard_runtime.h"
 #include "framework/base/errors.h"
 #include "framework/tensor/scope.h"
+#include "ps/table/state_parts.h"
 
 namespace millrace::ps {
 namespace {
+
+constexpr const char* kStepsPart = "steps";
 
 // A program with the scope in which it runs.
 struct RateProgram {
@@ -52,6 +56,10 @@ Status TensorTable::count(int trainer, int64_t steps) {
   if (steps < 0)
     return InvalidArgument("trainer {} sent {} steps, expected at least 0", trainer, steps);
   steps_[static_cast<size_t>(trainer)] += steps;
+  return update_rate();
+}
+
+Status TensorTable::update_rate() {
   if (!rate_of_) return Ok();
   const int64_t sum = std::accumulate(steps_.begin(), steps_.end(), int64_t{0});
   if (sum == 0) return Ok();
@@ -77,6 +85,25 @@ Status TensorTable::push(PushKind /*kind*/, const TableCall& call) {
   if (given.size() != 1)
     return InvalidArgument("found {} numbers of steps, expected 1", given.size());
   return count(call.trainer, given[0]);
+}
+
+StatusOr<TableState> TensorTable::state() {
+  const std::lock_guard lock(mutex_);
+  TableState state;
+  MILLRACE_ASSIGN_OR_RETURN(
+      state[kStepsPart],
+      copied_tensor(steps_, DType::kInt64, {static_cast<int64_t>(steps_.size())}));
+  return state;
+}
+
+Status TensorTable::set_state(const TableState& state) {
+  const std::lock_guard lock(mutex_);
+  MILLRACE_ASSIGN_OR_RETURN(const auto steps,
+                            state_part<int64_t>(state, kStepsPart, DType::kInt64, steps_.size()));
+  if (std::ranges::any_of(steps, [](int64_t each) { return each < 0; }))
+    return InvalidData("state '{}' of a table: expected no negative number", kStepsPart);
+  steps_.assign(steps.begin(), steps.end());
+  return update_rate();
 }
 
 int64_t TensorTable::memory_bytes() const {

@@ -38,10 +38,16 @@ class TensorTable final : public Table {
   Status pull(PullKind kind, const TableCall& call, Value& reply) override;
   /// Argument: steps as i64.
   Status push(PushKind kind, const TableCall& call) override;
+  /// The steps of each trainer.
+  StatusOr<TableState> state() override;
+  Status set_state(const TableState& state) override;
   [[nodiscard]] int64_t size() const override { return 1; }
   [[nodiscard]] int64_t memory_bytes() const override;
 
  private:
+  /// Computes the rate of the steps so far; mutex_ must be held.
+  Status update_rate();
+
   const RateOfStep rate_of_;
   mutable std::mutex mutex_;
   std::vector<int64_t> steps_;  ///< by trainer

@@ -42,4 +42,12 @@ std::string table_rows_item(int table_id) {
   return table_item(table_id, "ROWS");
 }
 
+std::string table_grads_item(int table_id) {
+  return table_item(table_id, "GRADS");
+}
+
+std::string table_rate_item(int table_id) {
+  return table_item(table_id, "RATE");
+}
+
 }  // namespace millrace::ps

@@ -36,5 +36,9 @@ std::string table_item(int table_id, const std::string& part);
 /// distinct keys, and a row for each key: a push value, followed by the key's accesses in the step.
 std::string table_keys_item(int table_id);
 std::string table_rows_item(int table_id);
+/// Names of what a trainer sends for other tables in a step: the gradients of all elements of a
+/// dense table on a server, and the learning rate of the step.
+std::string table_grads_item(int table_id);
+std::string table_rate_item(int table_id);
 
 }  // namespace millrace::ps

@@ -150,6 +150,7 @@ void bind_worker_calls(nb::class_<LockedFleet>& c) {
            [](const LockedFleet& self, const std::string& name) {
              return to_numpy(alone(*self.mutex, [&] { return value_of(self.fleet.get(name)); }));
            })
+      .def_prop_ro("first_step", [](const LockedFleet& self) { return self.fleet.first_step(); })
       .def("barrier_worker",
            [](LockedFleet& self) {
              alone(*self.mutex, [&] { check(self.fleet.barrier_worker()); });

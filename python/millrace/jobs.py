@@ -393,6 +393,11 @@ class Fleet(TrainsFromDatasets):
         """A parameter of this worker, as last received."""
         return self._core.get(name)
 
+    @property
+    def first_step(self) -> int:
+        """The step from which this worker trains: 0, unless synchronous servers loaded snapshots."""
+        return self._core.first_step
+
     def barrier_worker(self):
         self._core.barrier_worker()
 

@@ -117,6 +117,7 @@ class Job {
     setup.description = role->ps_desc;
     setup.workers = job_->spec().workers;
     setup.server = index;
+    setup.servers = static_cast<int>(job_->spec().servers.size());
     const auto server = FleetServer::create(std::move(setup));
     ASSERT_TRUE(server.ok()) << server.status().to_string();
     check_ok((*server)->serve(transport, job_->spec().servers[static_cast<size_t>(index)]));

@@ -41,6 +41,7 @@ std::vector<float> floats_of(const Value& value) {
 struct SavedTables {
   int servers = 2;
   std::string files_root;  ///< folder that servers may use; empty: none
+  std::string snapshots;   ///< folder for a snapshot of every step; empty: none
   std::string load;        ///< folder that servers load at the start; empty: none
   std::vector<std::string> load_tables;
   using Work = std::function<void(Fleet& fleet, int worker)>;
@@ -70,6 +71,8 @@ struct SavedTables {
                      Adam{});
     ps::ServerOptions service;
     service.files_root = files_root;
+    service.snapshot_root = snapshots;
+    service.snapshot_every = 1;
     service.start_timeout = std::chrono::seconds(60);
     check(load.empty() ? fleet.init_server({}, service)
                        : fleet.init_server_from(load, load_tables, {}, service));
@@ -141,6 +144,43 @@ TEST_F(TablesSaving, AJobThatRunsTakesThemUp) {
     });
     EXPECT_EQ(losses, later_) << servers;
   }
+}
+
+TEST_F(TablesSaving, AJobContinuesFromTheSnapshotsOfAnother) {
+  SavedTables job;
+  job.snapshots = at("snapshots");
+  std::vector<float> losses;
+  job.run([&](Fleet& fleet, int worker) {
+    EXPECT_EQ(fleet.first_step(), 0);
+    train(fleet, worker, 0, 3, losses);
+  });
+  EXPECT_EQ(losses, first_);
+  losses.clear();
+  job.run([&](Fleet& fleet, int worker) {
+    EXPECT_EQ(fleet.first_step(), 3);
+    train(fleet, worker, 3, 6, losses);
+  });
+  EXPECT_EQ(losses, later_);
+}
+
+TEST_F(TablesSaving, WhatGoingBackWouldLoseIsRefusedWhereServersTakeSnapshots) {
+  SavedTables job;
+  job.files_root = folder_.path();
+  job.snapshots = at("snapshots");
+  job.run([&](Fleet& fleet, int worker) {
+    const Status shrunk = fleet.shrink();
+    const Status loaded = fleet.load_model(target("saved"));
+    if (worker != 0) return;
+    EXPECT_EQ(shrunk.code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(shrunk.message(), HasSubstr("ending the day of tables by a call"));
+    EXPECT_EQ(loaded.code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(loaded.message(), HasSubstr("loading tables in a running job"));
+    const auto& entry = fleet.worker()->tables()->all().begin()->second;
+    const std::vector<float> row(static_cast<size_t>(entry.layout.pull_width));
+    const std::vector<int64_t> id{7};
+    EXPECT_THAT(fleet.worker()->table_client().set_sparse(entry.layout, id, row).message(),
+                HasSubstr("setting rows of tables by a call"));
+  });
 }
 
 TEST_F(TablesSaving, RowsAloneLeaveTheDenseParametersToTheFirstWorker) {
@@ -350,8 +390,9 @@ TEST(FleetServing, AWorkerThatNeverComesEndsTheJob) {
   wire.reconnect_timeout = std::chrono::milliseconds(500);
   auto transport = ps::make_tcp_transport(wire);
   ASSERT_TRUE(transport.ok()) << transport.status().to_string();
-  EXPECT_EQ(worker.init_worker(*std::move(transport), nullptr, client).code(),
-            StatusCode::kDistributed);
+  check(worker.init_worker(*std::move(transport), nullptr, client));
+  std::vector<Value> results;
+  EXPECT_EQ(worker.step(ctr_job::feeds_of(0, 0), {}, results).code(), StatusCode::kDistributed);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60));
   serving.join();
 }

@@ -433,7 +433,7 @@ TEST(TablesInSnapshots, ComeBackAndMustFit) {
   options.tables = wide.get();
   const DirectServer refused(sync_server(1), options, fill_refusals);
   EXPECT_THAT(refused.status().to_string(),
-              AllOf(HasSubstr("state 'rows' of a sparse table"), HasSubstr("in typed table 3"),
+              AllOf(HasSubstr("state 'rows' of a table"), HasSubstr("in typed table 3"),
                     HasSubstr(disk / "server-0")));
 }
 

@@ -112,10 +112,7 @@ class TableClientTest : public ::testing::Test {
       sparse.accessor.embedx_dim = 2;
       sparse.accessor.embedx_rule.kind = SparseRuleOptions::Kind::kNaive;
       sparse.accessor.embedx_rule.learning_rate = 1;
-      auto rows = *SparseTable::create(sparse);
-      ASSERT_TRUE(
-          (sync ? handler->add_synchronous(std::move(rows)) : handler->add(0, std::move(rows)))
-              .ok());
+      ASSERT_TRUE(handler->add(0, *SparseTable::create(sparse)).ok());
       SparseTableOptions geo = sparse;
       geo.accessor.kind = AccessorOptions::Kind::kCommMerge;
       ASSERT_TRUE(handler->add(1, *SparseGeoTable::create(geo, kTrainers)).ok());
@@ -258,44 +255,6 @@ TEST_F(TableClientTest, SyncPoursTheMeanAtTheBarrier) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST_F(TableClientTest, SyncPushesTheMeanOfRowsAtTheBarrier) {
-  start(2, /*sync=*/true);
-  transport_->lose_every = 5;
-  std::vector<std::thread> threads;
-  for (int trainer = 0; trainer < kTrainers; ++trainer) {
-    threads.emplace_back([&, trainer] {
-      auto own = client(trainer);
-      // one row of both, one of the first, one of the second
-      const Keys ids = trainer == 0 ? Keys{1, 5} : Keys{1, 6};
-      for (int step = 1; step <= 5; ++step) {
-        const auto grad = static_cast<float>(2 + 4 * trainer);
-        EXPECT_TRUE(own->push_sparse(sparse_, ids, Floats(4, grad)).ok());
-        EXPECT_TRUE(own->barrier(CommBarrier::kSend).ok());
-        Floats rows(6);
-        EXPECT_TRUE(own->pull_sparse(sparse_, Keys{1, 5, 6}, rows).ok());
-        const auto n = static_cast<float>(step);
-        EXPECT_THAT(rows, ElementsAre(-4 * n, -4 * n, -n, -n, -3 * n, -3 * n));
-        EXPECT_TRUE(own->barrier(CommBarrier::kReceive).ok());
-      }
-      EXPECT_TRUE(own->leave().ok());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-TEST_F(TableClientTest, RowsOfATrainerThatLeavesCountForNothing) {
-  start(1, /*sync=*/true);
-  auto stays = client(0);
-  auto leaves = client(1);
-  ASSERT_TRUE(stays->push_sparse(sparse_, Keys{1}, Floats{2, 2}).ok());
-  ASSERT_TRUE(leaves->push_sparse(sparse_, Keys{1}, Floats{100, 100}).ok());
-  ASSERT_TRUE(leaves->leave().ok());
-  ASSERT_TRUE(stays->barrier(CommBarrier::kSend).ok());
-  Floats row(2);
-  ASSERT_TRUE(stays->pull_sparse(sparse_, Keys{1}, row).ok());
-  EXPECT_THAT(row, ElementsAre(-2, -2));
-}
-
 TEST_F(TableClientTest, PaddingAndSizesAreCheckedHere) {
   start(1);
   auto one = client(0);
@@ -405,7 +364,7 @@ TEST_F(TableClientTest, WorksThroughATrainersClient) {
       EXPECT_TRUE(own.barrier(CommBarrier::kSend).ok()) << "the other one has completed";
       Floats rows(4);
       EXPECT_TRUE(own.pull_sparse(sparse_, Keys{1, 8}, rows).ok());
-      EXPECT_THAT(rows, ElementsAre(-6, -6, -3, -3));  // means of both, as for dense gradients
+      EXPECT_THAT(rows, ElementsAre(-12, -12, -6, -6));  // rows are pushed at once
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ps/table/dense_table.h"
+#include "ps/table/rate_table.h"
 #include "ps/table/sparse_table.h"
 #include "ps/table/typed_table.h"
 
@@ -128,38 +130,47 @@ TEST_F(StepsOfTables, ShowsAndClicksAreAddedUpAndFade) {
   EXPECT_EQ(table_->size(), 0);
 }
 
-TEST(PushesOfSteps, WaitAndGiveEachKeyTheMeanOverWhoCame) {
+// Dense gradients are averaged over the trainers that arrived, with the rate of the step.
+TEST(DenseSteps, GetTheMeanOverWhoCameAndTheRateOfTheStep) {
+  RateTable rate(0.5F);
+  DenseTableOptions options;
+  options.table_id = kTable;
+  options.elements = 2;
+  options.learning_rate = 1;
+  options.sync = true;
+  const auto table = *DenseTable::create(options);
+  table->share_rate(rate.rate());
   TableSteps steps(3);
-  const auto table = *SparseTable::create(embedding_table_steps());
-  steps.add_pushed(*table);
-  EXPECT_TRUE(steps.takes_pushes(kTable));
-  EXPECT_FALSE(steps.takes_pushes(kTable + 1));
-  const auto push = [&](int trainer, const Keys& keys, const Floats& rows) {
-    const Value k = keys_of(keys);
-    const Value r = rows_of_table_steps(rows, 2);
-    const std::vector<const Value*> args{&k, &r};
-    return steps.hold_push(kTable, {trainer, 0, args});
+  steps.add(*table);
+  steps.add(kTable + 1, rate);
+  const auto keep = [&](int trainer, const std::string& name, const Floats& numbers) {
+    const Value value = rows_of_table_steps(numbers, static_cast<int64_t>(numbers.size()));
+    return steps.keep(trainer, {name, &value, nullptr});
   };
-  const auto pull = [&](const Keys& keys) {
-    Floats rows(keys.size() * 2);
-    EXPECT_TRUE(table->pull(keys, rows.data(), {}, false).ok());
-    return rows;
+  const auto parameters = [&] {
+    Floats numbers(2);
+    EXPECT_TRUE(table->pull(numbers).ok());
+    return numbers;
   };
-  ASSERT_TRUE(push(0, {7, 9}, {2, 4, 6, 8}).ok());
-  ASSERT_TRUE(push(1, {9}, {2, 2}).ok());
-  ASSERT_TRUE(push(1, {9, 8}, {4, 4, 2, 6}).ok());  // of the same step
-  ASSERT_TRUE(push(2, {7}, {100, 100}).ok());       // did not come to the barrier
-  EXPECT_THAT(pull({7, 8, 9}), ElementsAre(0, 0, 0, 0, 0, 0));
+  const std::string grads = table_grads_item(kTable);
+  ASSERT_TRUE(keep(0, grads, {2, 4}).ok());
+  ASSERT_TRUE(keep(1, grads, {6, 8}).ok());
+  ASSERT_TRUE(keep(2, grads, {100, 100}).ok());  // did not come to the barrier
+  EXPECT_THAT(parameters(), ElementsAre(0, 0));
   ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 0}, 1).ok());
-  EXPECT_THAT(pull({7, 8, 9}), ElementsAre(-1, -2, -1, -3, -6, -7));
-  ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 0}, 2).ok());  // none of their gradients are left
-  EXPECT_THAT(pull({7, 8, 9}), ElementsAre(-1, -2, -1, -3, -6, -7));
-  steps.drop(2);
-  ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 1}, 3).ok());
-  EXPECT_THAT(pull({7}), ElementsAre(-1, -2));
-  EXPECT_THAT(push(0, {7, 8}, {1, 1}).message(), HasSubstr("4"));
-  EXPECT_THAT(push(3, {7}, {1, 1}).message(),
-              HasSubstr("found trainer 3, expected one of the 3 trainers"));
+  EXPECT_THAT(parameters(), ElementsAre(-2, -3));
+  ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 0}, 2).ok());  // no gradients are left
+  EXPECT_THAT(parameters(), ElementsAre(-2, -3));
+  ASSERT_TRUE(keep(0, grads, {2, 4}).ok());
+  ASSERT_TRUE(keep(1, grads, {6, 8}).ok());
+  steps.drop(1);
+  ASSERT_TRUE(keep(0, table_rate_item(kTable + 1), {1}).ok());
+  ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 0}, 3).ok());
+  EXPECT_THAT(parameters(), ElementsAre(-4, -7));
+  EXPECT_EQ(keep(0, grads, {1}).message(),
+            "'@TABLE@3@GRADS' of trainer 0: expected f32(2), found f32 [1, 1]");
+  EXPECT_THAT(keep(0, table_rate_item(kTable), {1}).message(),
+              HasSubstr("this server has no typed table for '@TABLE@3@RATE' of trainer 0"));
 }
 
 TEST_F(StepsOfTables, WhatDoesNotFitIsRefused) {

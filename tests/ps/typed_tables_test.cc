@@ -164,44 +164,6 @@ TEST_F(TypedTables, AReplacementComesToTheBarriersUnderWay) {
   waits.join();
 }
 
-// Rows that a trainer has pushed since the last barrier do not count for the one that replaces it.
-TEST(SynchronousRows, OfALostTrainerDoNotComeBack) {
-  TableHandler tables(2);
-  SparseTableOptions options;
-  options.table_id = 3;
-  options.accessor.embedx_dim = 1;
-  options.accessor.embedx_rule.kind = SparseRuleOptions::Kind::kNaive;
-  options.accessor.embedx_rule.learning_rate = 1;
-  ASSERT_TRUE(tables.add_synchronous(*SparseTable::create(options)).ok());
-  Value ids;
-  ASSERT_TRUE(ids.as<Tensor>().resize(DType::kInt64, {1}).ok());
-  *ids.as<Tensor>().data<int64_t>() = 7;
-  const auto push = [&](int trainer, float number) {
-    const Value grad = floats({number});
-    Request envelope;
-    envelope.caller.trainer = trainer;
-    return tables.push(
-        envelope,
-        protocol::Push{3, PushKind::kUpdate, {{"", &ids, nullptr}, {"", &grad, nullptr}}});
-  };
-  ASSERT_TRUE(push(1, 100).ok());
-  ASSERT_TRUE(tables.leave(1).ok());
-  ASSERT_TRUE(tables.join(1).ok());
-  ASSERT_TRUE(push(0, 2).ok());
-  ASSERT_TRUE(push(1, 4).ok());
-  const auto arrive = [&](int trainer) {
-    return tables.arrive({CommBarrier::kSend, 1}, trainer,
-                         std::chrono::steady_clock::now() + std::chrono::seconds(20));
-  };
-  std::thread other([&] { EXPECT_TRUE(arrive(1).ok()); });
-  EXPECT_TRUE(arrive(0).ok());
-  other.join();
-  const std::vector<int64_t> key{7};
-  Floats row(1);
-  ASSERT_TRUE(dynamic_cast<SparseTable&>(*tables.find(3)).pull(key, row.data()).ok());
-  EXPECT_THAT(row, ElementsAre(-3));
-}
-
 // A server that keeps the values that it may move, and does not give them back.
 class KeepsValues final : public Handler {
  public:

@@ -338,7 +338,6 @@ TEST_F(FleetJobs, WhatIsNotThereIsRefusedByName) {
        {"--program", trainer},
        2,
        "expected the folder of a server, found that of a trainer"},
-      {"pserver", {"--program", server, "--snapshot-dir", at("snapshots")}, 7, "snapshots"},
       {"run-program",
        {"--role", "trainer", "--transpiled", at("job"), "--worker-threads", "2"},
        7,

@@ -1,0 +1,253 @@
+// Snapshots of the servers of fleet jobs: processes that are killed and started again, as in other
+// jobs.
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "io/checkpoint/folder.h"
+#include "tests/support/process.h"
+#include "tests/tools/ctr_folder.h"
+
+namespace millrace::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using Processes = std::vector<std::unique_ptr<spawn::Process>>;
+
+constexpr int kSteps = 12;
+
+class FleetSnapshots : public CtrFolder {
+ protected:
+  void make_job(const std::string& mode, const std::string& more = "") {
+    const std::string list = spawn::free_endpoints(2);
+    servers_ = {list.substr(0, list.find(',')), list.substr(list.find(',') + 1)};
+    transpile("job", mode, servers_, kWorkers, more);
+    write_feeds(0, kSteps);
+  }
+  // The results of the same job without a fault.
+  void run_undisturbed() {
+    succeed("run-program",
+            joined(cluster("job", kSteps, "out.npz"), {"--save-persistables", at("whole.npz")}));
+    whole_ = floats_in(at("whole.npz"));
+    losses_ = floats_in(at("out.npz"));
+  }
+  [[nodiscard]] std::unique_ptr<spawn::Process> server(int i, const Words& more) const {
+    return std::make_unique<spawn::Process>(
+        joined({spawn::tool("pserver"), "--program", at(fmt::format("job/pserver_{}/__model__", i)),
+                "--snapshot-dir", at("snapshots")},
+               more));
+  }
+  [[nodiscard]] std::unique_ptr<spawn::Process> trainer(int t, const Words& more = {}) const {
+    return std::make_unique<spawn::Process>(joined({spawn::tool("run-program"),
+                                                    "--role",
+                                                    "trainer",
+                                                    "--trainer-id",
+                                                    std::to_string(t),
+                                                    "--transpiled",
+                                                    at("job"),
+                                                    "--feed-steps",
+                                                    at(fmt::format("feeds_{}.npz", t)),
+                                                    "--steps",
+                                                    std::to_string(kSteps),
+                                                    "--fetch",
+                                                    ctr_job::loss_name(),
+                                                    "--output",
+                                                    at(fmt::format("out_{}.npz", t)),
+                                                    "--save-persistables",
+                                                    at(fmt::format("after_{}.npz", t)),
+                                                    "--threads",
+                                                    "1",
+                                                    "--force",
+                                                    "--reconnect-timeout-ms",
+                                                    "30000",
+                                                    "--deadline-ms",
+                                                    "50000"},
+                                                   more));
+  }
+  void start_all(const Words& of_servers, const Words& of_first_server = {}) {
+    processes_.clear();
+    processes_.push_back(server(0, joined(of_servers, of_first_server)));
+    processes_.push_back(server(1, of_servers));
+    for (int t = 0; t < kWorkers; ++t) processes_.push_back(trainer(t));
+  }
+  // Another process in place of server 0, once that has killed itself.
+  void replace_first_server(const Words& flags) {
+    ASSERT_EQ(processes_[0]->wait(kTimeoutMs), 128 + SIGKILL) << processes_[0]->output();
+    processes_[0] = server(0, flags);
+  }
+  void expect_all_end_well() {
+    for (const auto& process : processes_)
+      EXPECT_EQ(process->wait(kTimeoutMs), 0) << process->output();
+  }
+  // True if that holds before the time of a test is over.
+  template <typename Holds>
+  static bool soon(Holds&& holds) {
+    for (int waited = 0; waited < kTimeoutMs && !holds(); ++waited)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return holds();
+  }
+  // The losses of the steps from `first` on.
+  void expect_undisturbed(int first = 0) {
+    for (int t = 0; t < kWorkers; ++t) {
+      EXPECT_EQ(floats_in(at(fmt::format("after_{}.npz", t))), whole_) << t;
+      const Arrays own = floats_in(at(fmt::format("out_{}.npz", t)));
+      EXPECT_EQ(own.size(), static_cast<size_t>(kSteps - first));
+      for (const auto& [name, value] : own)
+        EXPECT_EQ(value, losses_.at(fmt::format("t{}/{}", t, name))) << name;
+    }
+  }
+
+  std::vector<std::string> servers_;
+  Processes processes_;  ///< two servers, two trainers
+  Arrays whole_;
+  Arrays losses_;
+};
+
+// A snapshot of every step, so that no other process goes back.
+TEST_F(FleetSnapshots, AKilledServerOfASynchronousJobGoesOnFromItsLastStep) {
+  make_job("sync");
+  run_undisturbed();
+  const Words flags{"--snapshot-every", "1", "--snapshot-durable"};
+  for (const std::string point :
+       {"server/before-apply:5", "server/after-apply:5", "server/before-answer:30"}) {
+    SCOPED_TRACE(point);
+    fs::remove_all(at("snapshots"));
+    start_all(flags, {"--kill-point", point});
+    replace_first_server(flags);
+    expect_all_end_well();
+    EXPECT_THAT(processes_[0]->output(), HasSubstr("loaded snapshot"));
+    expect_undisturbed();
+  }
+}
+
+// Trainers and the other server go back to the step of its snapshot.
+TEST_F(FleetSnapshots, ASynchronousJobGoesBackToTheSnapshotOfAKilledServer) {
+  make_job("sync");
+  run_undisturbed();
+  const Words flags{"--snapshot-every", "4"};
+  for (const std::string point :
+       {"server/before-apply:7", "server/after-apply:7", "server/before-apply:2"}) {
+    SCOPED_TRACE(point);
+    fs::remove_all(at("snapshots"));
+    start_all(flags, {"--kill-point", point});
+    replace_first_server(flags);
+    expect_all_end_well();
+    for (const int t : {2, 3})
+      EXPECT_THAT(processes_[static_cast<size_t>(t)]->output(), HasSubstr("goes back to step"));
+    expect_undisturbed();
+  }
+}
+
+// A server that was lost before its first snapshot gets the first parameters again.
+TEST_F(FleetSnapshots, AServerThatIsLostAtTheStartGetsTheFirstParametersAgain) {
+  make_job("sync");
+  run_undisturbed();
+  const Words flags{"--snapshot-every", "4"};
+  start_all(flags, {"--kill-point", "server/before-apply:1"});
+  ASSERT_EQ(processes_[0]->wait(kTimeoutMs), 128 + SIGKILL) << processes_[0]->output();
+  fs::remove_all(at("snapshots/server-0"));
+  processes_[0] = server(0, flags);
+  expect_all_end_well();
+  expect_undisturbed();
+}
+
+// The rate is computed by ops of the workers, which count steps.
+TEST_F(FleetSnapshots, AJobThatIsStartedAgainContinuesWithItsRates) {
+  make_job("sync");
+  write("min.json", fmt::format(R"({{"losses": ["{}"], "optimizer": [{{"type": "adam",
+      "schedule": {{"type": "exponential", "learning_rate": 0.1, "decay_steps": 2,
+                         "decay_rate": 0.5}}}}]}})",
+                                ctr_job::loss_name()));
+  succeed("transpile-program",
+          {"--program", std::string(ctr_job::kFolder) + "origin_main.pb", "--startup",
+           std::string(ctr_job::kFolder) + "origin_startup.pb", "--minimize", at("min.json"),
+           "--fleet", at("fleet.json"), "-o", at("job"), "--force", "-q"});
+  run_undisturbed();
+  const Words flags{"--snapshot-every", "4", "--snapshot-durable"};
+  start_all(flags, {"--kill-point", "server/before-apply:7"});
+  ASSERT_EQ(processes_[0]->wait(kTimeoutMs), 128 + SIGKILL) << processes_[0]->output();
+  start_all(flags);  // the other processes are killed
+  expect_all_end_well();
+  EXPECT_THAT(processes_[2]->output(), HasSubstr("trainer 0 begins at step 4"));
+  expect_undisturbed(4);
+}
+
+TEST_F(FleetSnapshots, ASnapshotOfAnotherJobIsRefused) {
+  make_job("sync");
+  start_all({"--snapshot-every", "4"});
+  expect_all_end_well();
+  const auto refused = [&] {
+    const auto process = server(0, {});
+    EXPECT_EQ(process->wait(kTimeoutMs), 3);
+    return process->output();
+  };
+  transpile("job", "sync", {servers_[0]});
+  EXPECT_THAT(refused(), HasSubstr("expected 'plan: 1 servers', found 'plan: 2 servers'"));
+  transpile("job", "async", servers_);
+  EXPECT_THAT(refused(), HasSubstr("the snapshot belongs to another job"));
+}
+
+// Later updates are lost; the job continues.
+TEST_F(FleetSnapshots, AsynchronousAndGeoJobsGoOnFromTheLastSnapshot) {
+  for (const auto& [mode, more] : {std::pair<std::string, std::string>{"async", ""},
+                                   {"geo", R"(, "a_sync_configs": {"k_steps": 2})"}}) {
+    SCOPED_TRACE(mode);
+    fs::remove_all(at("snapshots"));
+    make_job(mode, more);
+    const Words flags{"--snapshot-interval-ms", "20"};
+    start_all(flags);
+    const std::string folder = at("snapshots/server-0");
+    ASSERT_TRUE(soon([&] { return fs::exists(folder); }));
+    for (const size_t t : {2, 3}) processes_[t]->signal(SIGSTOP);
+    ASSERT_TRUE(soon([&] {
+      const auto entries = io::list_checkpoints(folder);
+      return entries.ok() && std::ranges::any_of(*entries, &io::CheckpointEntry::complete);
+    }));
+    processes_[0]->signal(SIGKILL);
+    replace_first_server(flags);
+    for (const size_t t : {2, 3}) processes_[t]->signal(SIGCONT);
+    expect_all_end_well();
+    EXPECT_THAT(processes_[0]->output(), HasSubstr("loaded snapshot"));
+    EXPECT_EQ(floats_in(at("after_0.npz")).size(), 5U);
+  }
+}
+
+TEST_F(FleetSnapshots, AnotherProcessTakesThePlaceOfALostWorker) {
+  make_job("sync");
+  const Words silence{"--silence-timeout-ms", "3000"};
+  for (const int i : {0, 1}) processes_.push_back(server(i, joined(silence, {"--elastic"})));
+  processes_.push_back(trainer(0, silence));
+  processes_.push_back(trainer(1, joined(silence, {"--kill-point", "trainer/before-send:5"})));
+  ASSERT_EQ(processes_[3]->wait(kTimeoutMs), 128 + SIGKILL) << processes_[3]->output();
+  processes_[3] = trainer(1, silence);
+  expect_all_end_well();
+  EXPECT_THAT(processes_[0]->output(), HasSubstr("another process replaces trainer 1 at step"));
+}
+
+// Without a snapshot it has no parameters, and must not make any up.
+TEST_F(FleetSnapshots, AnAsynchronousServerWithoutASnapshotEndsTheJob) {
+  make_job("async");
+  start_all({}, {"--kill-point", "server/before-answer:60"});
+  ASSERT_EQ(processes_[0]->wait(kTimeoutMs), 128 + SIGKILL) << processes_[0]->output();
+  fs::remove_all(at("snapshots"));
+  processes_[0] = server(0, {});
+  for (const size_t t : {2, 3}) {
+    EXPECT_EQ(processes_[t]->wait(kTimeoutMs), 5) << processes_[t]->output();
+    EXPECT_THAT(processes_[t]->output(), HasSubstr("has no values: trainer 0 sends them"));
+  }
+}
+
+}  // namespace
+}  // namespace millrace::tools
