@@ -155,12 +155,16 @@ TEST_F(FleetSnapshots, AServerThatIsLostAtTheStartGetsTheFirstParametersAgain) {
   make_job("sync");
   run_undisturbed();
   const Words flags{"--snapshot-every", "4"};
-  start_all(flags, {"--kill-point", "server/before-apply:1"});
-  ASSERT_EQ(processes_[0]->wait(kTimeoutMs), 128 + SIGKILL) << processes_[0]->output();
-  fs::remove_all(at("snapshots/server-0"));
-  processes_[0] = server(0, flags);
-  expect_all_end_well();
-  expect_undisturbed();
+  for (const std::string point : {"server/before-apply:1", "snapshot/begin"}) {
+    SCOPED_TRACE(point);
+    fs::remove_all(at("snapshots"));
+    start_all(flags, {"--kill-point", point});
+    ASSERT_EQ(processes_[0]->wait(kTimeoutMs), 128 + SIGKILL) << processes_[0]->output();
+    fs::remove_all(at("snapshots/server-0"));
+    processes_[0] = server(0, flags);
+    expect_all_end_well();
+    expect_undisturbed();
+  }
 }
 
 // The rate is computed by ops of the workers, which count steps.
