@@ -11,7 +11,6 @@
 
 #include "executor/parallel/replica.h"
 #include "executor/standard_runtime.h"
-#include "fleet/saving/fleet_saver.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "framework/read_program.h"
@@ -19,13 +18,11 @@
 #include "jobs/config/distribution_facts.h"
 #include "jobs/config/slices_file.h"
 #include "jobs/config/typed_tables.h"
-#include "jobs/ps/save_place.h"
 #include "ops/read_checked_program.h"
 #include "ps/client/connect.h"
 #include "ps/client/gather.h"
 #include "ps/client/link_sender.h"
 #include "ps/ops/trainer_ops.h"
-#include "ps/saving/distributed_save.h"
 #include "transpiler/distribute/slices_json.h"
 
 namespace millrace::jobs {
@@ -420,94 +417,6 @@ void TrainerJob::keep_stats(ps::CallTrace* trace) {
 
 TrainerStats TrainerJob::stats() const {
   return timed_stats(clock_);
-}
-
-Status TrainerJob::need_slices() const {
-  if (slices_) return Ok();
-  return {StatusCode::kUsage,
-          "saving the values of servers needs the job's slices.json: expected files.slices"};
-}
-
-Status TrainerJob::wait_for_all() {
-  if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
-  if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
-  MILLRACE_RETURN_IF_ERROR(client_->complete(true));
-  // what other trainers have sent since this one received parameters
-  return communicator_ != nullptr ? communicator_->recv(scope_) : Ok();
-}
-
-Status TrainerJob::finish(const Ending& ending) {
-  if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
-  if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
-  const bool saves = writes_files(ending);
-  if (ending.gather == nullptr && !saves) return client_->complete(false);
-  MILLRACE_RETURN_IF_ERROR(need_slices());
-  MILLRACE_RETURN_IF_ERROR(client_->complete(true));
-  if (ending.gather != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(*ending.gather, ps::gather_vars(*client_, *slices_));
-    MILLRACE_RETURN_IF_ERROR(gather_tables(*ending.gather));
-    MILLRACE_RETURN_IF_ERROR(ps::add_held_vars(saving_trainer(), *ending.gather));
-  }
-  MILLRACE_RETURN_IF_ERROR(save(ending));
-  return client_->complete(false);
-}
-
-Status TrainerJob::gather_tables(NamedValues& values) {
-  if (tables_ == nullptr) return Ok();
-  for (const auto& [id, entry] : tables_->all()) {
-    MILLRACE_ASSIGN_OR_RETURN(values[entry.table.param], tables_->gather(entry));
-  }
-  return Ok();
-}
-
-ps::SavingTrainer TrainerJob::saving_trainer() {
-  ps::SavingTrainer trainer;
-  trainer.link = link_;
-  trainer.slices = &*slices_;
-  trainer.program = program_.get();
-  trainer.scope = &scope_;
-  trainer.trainer = settings_.trainer;
-  trainer.tables = tables_.get();
-  trainer.options.threads = settings_.threads;
-  return trainer;
-}
-
-// Saves like the original's fleet object for transpiled jobs.
-Status TrainerJob::save(const Ending& ending) {
-  if (!writes_files(ending)) return Ok();
-  MILLRACE_RETURN_IF_ERROR(need_slices());
-  fleet::SavedJob job;
-  job.form = fleet::FleetClass::kTranspiler;
-  job.trainer = saving_trainer();
-  const fleet::FleetSaver saver(job);
-  const std::string& root = root_of(ending, settings_);
-  const executor::Executor executor(executor::standard_runtime(root), job.trainer.options);
-  if (!ending.params.empty())
-    MILLRACE_RETURN_IF_ERROR(save_params(ending, job.trainer, saver, executor));
-  if (ending.model.empty()) return Ok();
-  MILLRACE_RETURN_IF_ERROR(need_model_program(ending));
-  MILLRACE_ASSIGN_OR_RETURN(const auto origin,
-                            read_program(ending.model_program, settings_.reading));
-  job.origin = origin.get();
-  const ps::DistributedSaveOptions place = save_place(ending.model, root);
-  return saver.save_inference_model(&executor, {place.root, place.folder, ending.replace, 0},
-                                    ending.model_feeds, ending.model_fetches);
-}
-
-Status TrainerJob::save_params(const Ending& ending, const ps::SavingTrainer& trainer,
-                               const fleet::FleetSaver& saver,
-                               const executor::Executor& executor) const {
-  ps::DistributedSaveOptions options = save_place(ending.params, root_of(ending, settings_));
-  options.replace = ending.replace;
-  if (ending.save_programs.empty())
-    return saver.save_persistables(&executor, {options.root, options.folder, options.replace, 0});
-  std::vector<std::unique_ptr<Program>> programs;
-  for (const std::string& path : ending.save_programs) {
-    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program,
-                              ops::read_checked_program(*runtime_->ops, path, settings_.reading));
-    options.programs.push_back(programs.emplace_back(std::move(program)).get());
-  }
-  return ps::save_distributed_persistables(trainer, options);
 }
 
 }  // namespace millrace::jobs
