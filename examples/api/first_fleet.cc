@@ -1,8 +1,7 @@
-// A process of a job of the first fleet, whose servers run the optimizer; the same program is
-// server or worker.
+// A server or worker of a job of the first fleet, whose servers run the optimizer.
 //   millrace launch --server_num 2 --trainer_num 2 -- first_fleet FOLDER sync|async|half_async|geo
 //   mpirun -n 4 first_fleet FOLDER sync mpi
-// FOLDER receives the model of the first worker; it must exist.
+// FOLDER, which exists, receives the model of the first worker.
 
 #include <iostream>
 #include <string>
@@ -16,9 +15,7 @@ namespace {
 namespace api = millrace::api;
 namespace layers = millrace::layers;
 using Strategy = api::TranspilerStrategy;
-using millrace::Array;
-using millrace::Arrays;
-using millrace::Status;
+using millrace::Array, millrace::Arrays, millrace::Status;
 
 // Rows of y = 2 a - b; workers have different ones.
 Arrays batch(int worker, int step) {
@@ -39,15 +36,18 @@ Status run(const std::string& folder, const std::string& mode, bool by_mpi) {
   const auto y = net.data("y", {-1, 1});
   const auto guess = layers::fc(x, 1);
   const auto loss = layers::mean(layers::square(layers::elementwise_sub(guess, y)));
-  MILLRACE_RETURN_IF_ERROR(net.status());
 
   MILLRACE_ASSIGN_OR_RETURN(const api::Connection connection, api::Connection::open());
   api::Fleet fleet(connection);
   MILLRACE_RETURN_IF_ERROR(by_mpi ? fleet.init_from_mpi() : fleet.init_from_environment());
-  const Strategy strategy = mode == "sync"         ? Strategy::sync()
-                            : mode == "async"      ? Strategy::async()
-                            : mode == "half_async" ? Strategy::half_async()
-                                                   : Strategy::geo(/*update_frequency=*/5);
+  Strategy strategy = mode == "sync"         ? Strategy::sync()
+                      : mode == "async"      ? Strategy::async()
+                      : mode == "half_async" ? Strategy::half_async()
+                                             : Strategy::geo(/*update_frequency=*/5);
+  if (mode == "async")  // steps this short would be merged
+    strategy.communicator = {{"communicator_max_merge_var_num", "1"},
+                             {"communicator_send_queue_size", "1"},
+                             {"communicator_independent_recv_thread", "0"}};
   MILLRACE_RETURN_IF_ERROR(fleet.distributed_optimizer({.learning_rate = 0.1}, strategy));
   MILLRACE_RETURN_IF_ERROR(fleet.minimize(net.main(), net.startup(), loss.name()));
   MILLRACE_ASSIGN_OR_RETURN(const api::FleetRole role, fleet.role());

@@ -385,8 +385,15 @@ class FluidTest(unittest.TestCase):
             strategy.set_server_runtime_config({"rpc_send_thread_num": 2})
             return strategy
 
-        for strategy in (fluid.StrategyFactory.create_async_strategy, fluid.StrategyFactory.create_half_async_strategy,
-                         geo, lambda: fluid.DistributeTranspilerConfig(sync_mode=False)):
+        def asynchronous():
+            strategy = fluid.StrategyFactory.create_async_strategy()  # steps this short would be merged
+            strategy.set_trainer_runtime_config({"communicator_max_merge_var_num": 1, "communicator_send_queue_size": 1,
+                                                 "communicator_independent_recv_thread": 0})
+            self.assertEqual(strategy.get_trainer_runtime_config()["communicator_send_queue_size"], "1")
+            return strategy
+
+        for strategy in (asynchronous, fluid.StrategyFactory.create_half_async_strategy, geo,
+                         lambda: fluid.DistributeTranspilerConfig(sync_mode=False)):
             with self.subTest(strategy), tempfile.TemporaryDirectory() as folder:
                 losses = self.run_fleet(strategy, folder, steps=40)
                 self.assertLess(losses[-1], losses[0])

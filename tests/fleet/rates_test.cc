@@ -141,6 +141,7 @@ void train_on_servers(const TrainingNet& net, int steps, bool stepped, Params& o
     }
     check_ok(worker.step(feeds, {}, none));
   }
+  EXPECT_EQ(*worker.schedule_step(steps), steps) << "a synchronous worker counts by itself";
   check_ok(worker.wait_for_all());
   const auto gathered = worker.tables()->gather(entry);
   check_ok(gathered.status());
@@ -219,6 +220,8 @@ TEST(FleetRates, AsynchronousWorkersShareTheStepsOfASchedule) {
     EXPECT_FLOAT_EQ(rate_on_servers(server_role->ps_desc, worker), expected) << step;
     expected *= 0.5F;
   }
+  EXPECT_EQ(*workers[0]->schedule_step(0), 6) << "as for a scheduler object";
+  EXPECT_EQ(*workers[1]->schedule_step(0), 7);
   for (const auto& worker : workers) check_ok(worker->stop());
   serving.join();
 }
