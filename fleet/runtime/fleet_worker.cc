@@ -10,6 +10,7 @@
 #include "fleet/runtime/described_tables.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "ps/client/connect.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/table/client_caller.h"
 #include "ps/table/table_sender.h"
