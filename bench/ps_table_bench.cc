@@ -1,14 +1,17 @@
 // Rows per second that a sparse table returns and accepts in one process, and the memory of a row.
 //
 //   ps_table_bench [--rows N] [--dim D] [--slots S] [--batch B] [--runs R] [--threads T]
-//                  [--rule adagrad|naive|adam] [--partitions P] [--servers S] [--grpc] [--check]
+//                  [--rule adagrad|naive|adam] [--partitions P] [--power P] [--servers S] [--grpc]
+//                  [--check]
 //
-// One run is one batch: slots x batch ids, drawn uniformly from `rows` keys; duplicates are kept,
-// as the original counts them. Prints one line of JSON each for creating, pulling and pushing rows;
-// with --servers also for a client that reaches that many servers in this process, through memory
-// or (--grpc) over the loopback interface.
+// One run is one batch: slots x batch ids from `rows` keys, uniform, or with --power P in
+// proportion to u to the power of P, so that small ones are frequent; duplicates are kept, as the
+// original counts them. Prints one line of JSON each for creating, pulling and pushing rows; with
+// --servers also for a client that reaches that many servers in this process, through memory or
+// (--grpc) over the loopback interface.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -39,6 +42,7 @@ struct Setup {
   int runs = 200;
   int threads = 1;
   int partitions = 16;
+  double power = 1;
   int servers = 0;
   bool grpc = false;
   std::string rule = "adagrad";
@@ -57,7 +61,8 @@ std::vector<int64_t> draw_ids(const Setup& setup, uint64_t seed) {
   KeyedRandom random(seed, 0);
   std::vector<int64_t> ids(static_cast<size_t>(setup.slots) * static_cast<size_t>(setup.batch));
   for (int64_t& id : ids)
-    id = static_cast<int64_t>(random.next() % static_cast<uint64_t>(setup.rows));
+    id = static_cast<int64_t>(std::pow(random.uniform(), setup.power) *
+                              static_cast<double>(setup.rows));
   return ids;
 }
 
@@ -244,6 +249,8 @@ int main(int argc, char** argv) {
   app.add_option("--threads", setup.threads, "number of concurrent callers")
       ->check(CLI::PositiveNumber);
   app.add_option("--partitions", setup.partitions, "partitions of the table");
+  app.add_option("--power", setup.power, "1: uniform ids; above: small ids are frequent")
+      ->check(CLI::PositiveNumber);
   app.add_option("--rule", setup.rule, "adagrad, naive or adam")
       ->check(CLI::IsMember({"adagrad", "naive", "adam"}));
   app.add_option("--servers", setup.servers, "number of servers of the client measurements");
