@@ -356,11 +356,14 @@ TEST_F(Records, ATermThatCannotBeReadIsAnError) {
 TEST_F(Records, ATrainerThatOnlySendsHeartbeatsIsNotGivenUp) {
   options_.start_timeout = std::chrono::milliseconds(200);
   options_.silence_timeout = std::chrono::milliseconds(5000);
+  options_.snapshot_every = 1;  // the snapshot of a step has the process of the trainer
   auto server = std::make_unique<DirectServer>(sync_server(1), options_, fill_records);
   server->serve();
   {
     DirectTrainer trainer(*server, 0, 7);
     trainer.hello();
+    ASSERT_TRUE(trainer.fetch().ok());
+    ASSERT_TRUE(trainer.send("w@GRAD", floats({2, 2})).ok());
     ASSERT_TRUE(trainer.fetch().ok());
   }
   ASSERT_TRUE(server->end(true).ok());
