@@ -2,6 +2,8 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -9,18 +11,18 @@
 
 namespace millrace::ps {
 
-/// Carries calls out. Runs a callback after one of them, and may lose its response.
+/// Carries calls out. Runs a callback after one of them, and may lose its response. Calls come from
+/// several threads: clients send heartbeats by themselves.
 class LosingTransport final : public Transport {
  public:
   explicit LosingTransport(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  /// Runs a callback after the next response to such a call, which is lost.
   void lose(Method method, std::function<void()> then) {
-    method_ = method;
-    then_ = std::move(then);
+    plan(Plan{method, std::move(then), true});
   }
-  /// Runs a callback after the next response to such a call, which is not lost.
+  /// The same with a response that is not lost.
   void after(Method method, std::function<void()> then) {
-    lose(method, std::move(then));
-    loses_ = false;
+    plan(Plan{method, std::move(then), false});
   }
   StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
     StatusOr<std::shared_ptr<Channel>> inner = inner_->connect(endpoint);
@@ -33,6 +35,22 @@ class LosingTransport final : public Transport {
   }
 
  private:
+  struct Plan {
+    Method method;
+    std::function<void()> then;
+    bool loses;
+  };
+  void plan(Plan plan) {
+    const std::lock_guard lock(mutex_);
+    plan_ = std::move(plan);
+  }
+  /// The plan, once, if it is for such a call.
+  std::optional<Plan> take(Method method) {
+    const std::lock_guard lock(mutex_);
+    if (!plan_ || plan_->method != method) return std::nullopt;
+    return std::exchange(plan_, std::nullopt);
+  }
+
   class LosingChannel final : public Channel {
    public:
     LosingChannel(LosingTransport& owner, std::shared_ptr<Channel> inner)
@@ -40,9 +58,10 @@ class LosingTransport final : public Transport {
     const std::string& endpoint() const override { return inner_->endpoint(); }
     Status call(const Request& request, Deadline deadline, Reply& reply) override {
       Status status = inner_->call(request, deadline, reply);
-      if (!owner_.then_ || request.method != owner_.method_) return status;
-      std::exchange(owner_.then_, nullptr)();
-      if (!owner_.loses_) return status;
+      const std::optional<Plan> plan = owner_.take(request.method);
+      if (!plan) return status;
+      plan->then();
+      if (!plan->loses) return status;
       return {StatusCode::kDistributed, "the answer is lost"};
     }
 
@@ -52,9 +71,8 @@ class LosingTransport final : public Transport {
   };
 
   std::shared_ptr<Transport> inner_;
-  Method method_ = Method::kHello;
-  std::function<void()> then_;
-  bool loses_ = true;
+  std::mutex mutex_;
+  std::optional<Plan> plan_;
 };
 
 }  // namespace millrace::ps

@@ -39,6 +39,7 @@ TEST(SuspendedServer, LooksForAnotherOneBeforeItAnswers) {
   ServerOptions options;
   options.snapshot_root = disk.path();
   options.snapshot_every = 100;
+  options.snapshot_durable = true;  // so the first fetch waits for the first snapshot
   DirectServer server(sync_server(1), options, [](Scope& scope) {
     put_numbers<float>(scope, "w", DType::kFloat32, {8, 16});
     put_numbers<float>(scope, "rate", DType::kFloat32, {0.5});
