@@ -113,7 +113,7 @@ std::set<std::string> received_by(const Program& startup) {
   return received;
 }
 
-std::vector<std::string> put_back(LocalState::Values values, Scope& scope) {
+std::vector<std::string> put_back(LocalState::Values&& values, Scope& scope) {
   std::vector<std::string> others;
   for (auto& [name, value] : values) {
     Value& to = scope.local(name);

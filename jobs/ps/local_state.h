@@ -54,6 +54,6 @@ std::set<std::string> received_by(const Program& startup);
 
 /// Puts values into a scope, which keeps nothing of its own of these vars.
 /// \returns the names for which the scope had another tensor
-std::vector<std::string> put_back(LocalState::Values values, Scope& scope);
+std::vector<std::string> put_back(LocalState::Values&& values, Scope& scope);
 
 }  // namespace millrace::jobs
