@@ -48,7 +48,7 @@ environment torch "torch, onnxruntime" numpy torch onnx onnxscript onnxruntime
 environment paddle3 "numpy.random, paddle" numpy paddlepaddle==3.3.1
 mkdir -p "$out"
 
-training=mlp,word2vec,ctr_dnn,ctr_dnn_adam,bert_mini,bert_base_l2
+training=linreg,mlp,word2vec,ctr_dnn,ctr_dnn_adam,bert_mini,bert_base_l2
 inference=mlp,bert_mini,resnet18_64,mobilenet_224,resnet50_224
 images=lenet,resnet18_64,resnet50_64
 python=$PWD/$peers/torch/bin/python

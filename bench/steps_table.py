@@ -9,7 +9,8 @@ rate of any library (machine_rates.py), and its parameters at the rate of memory
 `goal` is the ratio of the performance goals, or 1.15 floors of this machine if that is larger, but never above 1 in training. `met`
 compares both. Peak memory is that of the process, compared with PyTorch's and Paddle's.
 
---against fails (exit 1) if a ratio is more than 5 % worse than in the table NAME of that page, which must come from such a processor.
+--against fails (exit 1) if a ratio is more than 5 % worse than in the table NAME of that page, which must come from such a processor,
+and if the table lacks a row.
 """
 import argparse
 import json
@@ -78,13 +79,15 @@ def rows(found, rates):
 
 
 def worse_than(page, name, lines):
-    """A line for each row whose ratio is more than 5 % worse than in the page."""
+    """A line for each row whose ratio is more than 5 % worse than in the page, or that the page lacks."""
     before = {(cells[0], cells[1]): cells for cells in read_table(page, name)}
     ratio = HEAD.index("ratio")
     found = []
     for cells in lines:
         old = before.get((cells[0], cells[1]))
-        if old is not None and float(cells[ratio]) > WORSE * float(old[ratio]):
+        if old is None:
+            found.append(f"{cells[0]}, {cells[1]}: the table {name} of {page} has no such row")
+        elif float(cells[ratio]) > WORSE * float(old[ratio]):
             found.append(f"{cells[0]}, {cells[1]}: ratio {cells[ratio]}, in {page} {old[ratio]}")
     return found
 

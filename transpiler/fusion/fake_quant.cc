@@ -67,12 +67,6 @@ bool stays(const Op& first, const Op& last, llvm::StringRef name) {
          });
 }
 
-bool is_fixed_scale(const Block& block, llvm::StringRef name) {
-  return is_parameter(block, name) && llvm::all_of(block.writers_of(name), [](const Op* writer) {
-           return writes_fixed_scales(*writer);
-         });
-}
-
 // The op as rounding to 8 bits with a given scale that no run changes.
 std::optional<FakeQuant> given_scale(const ops::OpRegistry& registry, Op& op) {
   const bool linear = kind_of(op) == Kind::kLinear;
@@ -161,6 +155,12 @@ std::optional<FakeQuant> linear_integers(const InnerVars& inner, const ops::OpRe
 }  // namespace fake_quant
 
 using namespace fake_quant;
+
+bool is_fixed_scale(const Block& block, llvm::StringRef name) {
+  return is_parameter(block, name) && llvm::all_of(block.writers_of(name), [](const Op* writer) {
+           return writes_fixed_scales(*writer);
+         });
+}
 
 bool writes_fixed_scales(const Op& op) {
   for (const char* const slot : {"Out", "Y", "Output"}) {

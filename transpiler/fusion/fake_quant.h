@@ -19,6 +19,9 @@ namespace millrace::transpiler {
 /// no other op writes persistable vars: scales that are given, or found in parameters.
 bool writes_fixed_scales(const Op& op);
 
+/// True for a persistable f32 var with the same value for all ops of a run: only such ops write it.
+bool is_fixed_scale(const Block& block, llvm::StringRef name);
+
 /// An operand of a product that is rounded to 8-bit integers.
 struct FakeQuant {
   llvm::StringRef source;      ///< the floats, or integers if are_integers

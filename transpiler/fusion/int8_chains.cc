@@ -1,8 +1,6 @@
 #include <string>
 #include <vector>
 
-#include <llvm/ADT/STLExtras.h>
-
 #include "framework/op_attrs.h"
 #include "transpiler/fusion/fake_quant.h"
 #include "transpiler/fusion/inner_vars.h"
@@ -34,14 +32,6 @@ llvm::StringRef common_scale(const InnerVars& inner, llvm::StringRef name) {
   return scale;
 }
 
-// True if the scale has the same value for all ops of a run.
-bool stays(const Block& block, llvm::StringRef scale) {
-  const Var* const var = block.find_var(scale);
-  return is_f32(var) && var->persistable() && !is_written_elsewhere(block, scale) &&
-         llvm::all_of(block.writers_of(scale),
-                      [](const Op* writer) { return writes_fixed_scales(*writer); });
-}
-
 class Int8Chains final : public Pass {
  public:
   explicit Int8Chains(const PassOptions& options) : keep_(options.strings("keep")) {}
@@ -56,7 +46,7 @@ class Int8Chains final : public Pass {
       const llvm::StringRef out = single_output(op, "Output");
       if (!inner.contains(out)) continue;
       const std::string scale = common_scale(inner, out).str();
-      if (scale.empty() || !stays(inner.block(), scale)) continue;
+      if (scale.empty() || !is_fixed_scale(inner.block(), scale)) continue;
       op.set_input("OutScale", scale);
       rename(inner.block(), out);
       changed = true;
