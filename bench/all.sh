@@ -8,8 +8,8 @@
 #     --peers DIR        environments of the peers, made if they are missing: some gigabytes (build/peers)
 #     --nets A,B         only these; --train and --infer choose the mode (both)
 #     --rounds N         rounds in which all take turns (3); --budget S: seconds of steps in each (2)
-#     --cpu-isa NAME     millrace as on an older processor; peers run as they are, so only our own times mean something
-#     --write PAGE --table NAME, --against PAGE --table NAME     as of steps_table.py
+#     --cpu-isa NAME     everything as on an older processor (names as of run-program). ONNX Runtime, which takes no such limit, is left out
+#     --write PAGE --table NAME, --against PAGE     as of steps_table.py
 #
 # Results stay in build/bench. Processor time of one thread is compared, so other programs disturb little, but an idle machine is better.
 set -euo pipefail
@@ -54,6 +54,16 @@ images=lenet,resnet18_64,resnet50_64
 python=$PWD/$peers/torch/bin/python
 [ "${peers#/}" = "$peers" ] || python=$peers/torch/bin/python
 
+# Limits of the libraries that the peers are made of: oneDNN, ATen, MKL, OpenBLAS. ONNX Runtime has none.
+onnx=()
+case $isa in
+  "") onnx=(ort:infer) ;;
+  avx2*) export ONEDNN_MAX_CPU_ISA=$isa ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell ;;
+  avx512*) export ONEDNN_MAX_CPU_ISA=avx512_core${isa#avx512} OPENBLAS_CORETYPE=SkylakeX ;;
+  *) export ONEDNN_MAX_CPU_ISA=avx512_core_$isa ;;
+esac
+[ -z "$isa" ] || export ONEDNN_MAX_CPU_ISA=${ONEDNN_MAX_CPU_ISA^^}
+
 chosen() { # <nets of a mode>: those that --nets names, or all
   [ -n "$nets" ] || { echo "$1" && return; }
   tr ',' '\n' <<<"$1" | grep -Fxf <(tr ',' '\n' <<<"$nets") | paste -sd, || true
@@ -76,7 +86,7 @@ for mode in ${modes:-train infer}; do
     compare "$training" torch:train paddle3M:train ours:train
     compare "$images" torch:train torch:train+nhwc paddle3M:train ours:train
   else
-    compare "$inference" ort:infer paddle3:predictor_onednn ours:infer
+    compare "$inference" "${onnx[@]}" paddle3:predictor_onednn ours:infer
   fi
 done
 "$python" bench/steps_table.py "$out/steps.jsonl" --rates "$out/rates.json" "${table[@]}"

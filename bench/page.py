@@ -1,4 +1,5 @@
 """Tables in pages: each is between two markers, <!-- name: begin --> and <!-- name: end -->."""
+import re
 
 
 def parts(path, name):
@@ -11,6 +12,17 @@ def parts(path, name):
     before, rest = page.split(begin)
     inside, after = rest.split(end)
     return before + begin, inside, end + after
+
+
+def table_of(path, first):
+    """The name of the table in the page whose first line is `first`; None if there is none."""
+    with open(path, encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    for line, after in zip(lines, lines[1:]):
+        begin = re.fullmatch("<!-- (\\w+): begin -->", line)
+        if begin and after == first:
+            return begin[1]
+    return None
 
 
 def read_table(path, name):

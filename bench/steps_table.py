@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns the output of the peer comparison into a table: one row per net and mode.
 
-    steps_table.py steps.jsonl... --rates rates.json [--write docs/performance.md --table NAME] [--against docs/performance.md --table NAME]
+    steps_table.py steps.jsonl... --rates rates.json [--write docs/performance.md --table NAME] [--against docs/performance.md]
 
 A row has the processor time of a step on one thread, median of the rounds, of millrace and of the fastest peer of the run, and their
 ratio. `of floor` is the fraction of the step that a perfect program would need on this machine: its multiplications at the fastest
@@ -9,14 +9,14 @@ rate of any library (machine_rates.py), and its parameters at the rate of memory
 `goal` is the ratio of the performance goals, or 1.15 floors of this machine if that is larger, but never above 1 in training. `met`
 compares both. Peak memory is that of the process, compared with PyTorch's and Paddle's.
 
---against fails (exit 1) if a ratio is more than 5 % worse than in the table NAME of that page, which must come from such a processor,
-and if the table lacks a row.
+--against fails (exit 1) if a ratio is more than 5 % worse than in the table of that page which comes from the same kind of processor,
+and if that table lacks a row. Without such a table it says so.
 """
 import argparse
 import json
 import sys
 
-from page import read_table, write_table
+from page import read_table, table_of, write_table
 
 GOALS = {"train": {"linreg": 0.2, "mlp": 0.5, "lenet": 0.45, "word2vec": 0.45, "ctr_dnn": 0.45, "ctr_dnn_adam": 0.5, "bert_mini": 0.45,
                    "resnet18_64": 0.65, "resnet50_64": 0.5, "bert_base_l2": 0.55},
@@ -92,29 +92,39 @@ def worse_than(page, name, lines):
     return found
 
 
+def compare(page, processor, lines):
+    """The exit status; prints what is worse."""
+    name = table_of(page, processor)
+    if name is None:
+        print(f"{page} has no table of this processor ({processor}): nothing is compared")
+        return 0
+    found = worse_than(page, name, lines)
+    print("\n".join(found) if found else f"no ratio is more than 5 % worse than in the table {name}")
+    return 1 if found else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+")
     parser.add_argument("--rates", required=True, help="output of machine_rates.py from the same run")
     parser.add_argument("--write", help="page to write the table into")
     parser.add_argument("--against", help="page to compare the ratios with")
-    parser.add_argument("--table", default="steps", help="name of the table in the page")
+    parser.add_argument("--table", default="steps", help="name of the table to write")
     args = parser.parse_args()
     with open(args.rates, encoding="utf-8") as file:
         rates = json.load(file)
     lines = list(rows(measured(args.files), rates))
     text = "\n".join("| " + " | ".join(map(str, cells)) + " |" for cells in [HEAD, *lines]).split("\n")
     text.insert(1, "|" + "---|" * len(HEAD))
-    print(f"{rates['processor']}{'; up to ' + rates['cpu_isa'] if rates['cpu_isa'] else ''}: products {rates['gflops']} GFLOP/s "
+    processor = rates["processor"] + (f", up to {rates['cpu_isa']}" if rates["cpu_isa"] else "")
+    print(f"{processor}: products {rates['gflops']} GFLOP/s "
           f"({', '.join(f'{name} {rate}' for name, rate in rates['products_gflops'].items())}), memory {rates['memory_gb_per_s']} GB/s")
     print("\n".join(text))
     met = [cells[HEAD.index("met")] for cells in lines]
     print(f"{met.count('yes')} of {len(met) - met.count('')} goals met")
     if args.write:
-        write_table(args.write, args.table, "\n".join(text))
-    found = worse_than(args.against, args.table, lines) if args.against else []
-    print("\n".join(found), end="\n" if found else "")
-    sys.exit(1 if found else 0)
+        write_table(args.write, args.table, processor + "\n\n" + "\n".join(text))
+    sys.exit(compare(args.against, processor, lines) if args.against else 0)
 
 
 if __name__ == "__main__":

@@ -47,9 +47,11 @@ Floats pull_sparse_table(SparseTable& table, const Keys& keys, bool training = t
   return out;
 }
 
-TEST(SparseTableTest, EqualsAMapWhateverTheOrderAndRepeats) {
+// Pushes and pulls of random keys, whose calls grow the index in their middle.
+void compare_with_a_map(int partitions) {
   std::mt19937_64 random(5);
   SparseTableOptions options = embedding_sparse_table(3);
+  options.partitions = partitions;
   options.accessor.embedx_rule.learning_rate = 0.0625F;  // so that products are exact
   auto table = make_sparse_table(options);
   std::map<int64_t, std::array<float, 3>> model;
@@ -74,6 +76,11 @@ TEST(SparseTableTest, EqualsAMapWhateverTheOrderAndRepeats) {
   EXPECT_EQ(table->size(), static_cast<int64_t>(model.size()));
   for (const auto& [key, row] : model)
     ASSERT_THAT(pull_sparse_table(*table, {key}), ::testing::ElementsAreArray(row));
+}
+
+TEST(SparseTableTest, EqualsAMapWhateverTheOrderAndRepeats) {
+  compare_with_a_map(16);
+  compare_with_a_map(1);
 }
 
 TEST(SparseTableTest, NewRowsDependOnSeedAndKeyOnly) {
