@@ -5,6 +5,7 @@
 
 #include <llvm/ADT/STLExtras.h>
 
+#include "kernels/cpu/cpu_isa.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/plain_conv.h"
@@ -161,6 +162,9 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   if (kind_ == Kind::kBackwardWeights && !attrs_.channels_last && layouts.weights_grad != nullptr &&
       layouts.weights_grad->name() == FewPlaces::kFilterLayout)
     prepared.few_places = FewPlaces::plan(spec);
+  if (kind_ == Kind::kBackwardWeights && !attrs_.channels_last && !attrs_.bf16 &&
+      !cpu_isa_allows("avx512"))
+    prepared.one_channel = OneChannel::plan(spec);
   if (kind_ != Kind::kBackwardWeights && !attrs_.channels_last && layouts.free_result) {
     prepared.few_places_images =
         FewPlacesImages::plan(spec, kind_ == Kind::kForward ? FewPlacesImages::Kind::kForward
@@ -237,6 +241,22 @@ StatusOr<bool> ConvPass::run_few_places(CpuDevice& device, const FewPlaces& pass
   const Dims dims(t.weights.dims().begin(), t.weights.dims().end());
   MILLRACE_RETURN_IF_ERROR(t.weights.resize(DType::kFloat32, dims, weights_grad));
   pass.run(device, stored<float>(t.src), stored<float>(t.dst), stored<float>(t.weights));
+  return true;
+}
+
+// Returns false if the tensors have other layouts.
+StatusOr<bool> ConvPass::run_one_channel(CpuDevice& device, const OneChannel& pass,
+                                         const ConvTensors& t, const LayoutPtr& weights_grad) {
+  const bool packed = weights_grad != nullptr;
+  if (packed && !OneChannel::writes(*weights_grad)) return false;
+  const std::optional<ChannelBlocks> blocks = channel_blocks(t.dst);
+  const bool blocked = blocks && blocks->lanes == OneChannel::kLanes;
+  if (!blocked && t.dst.layout() != nullptr) return false;
+  MILLRACE_RETURN_IF_ERROR(bring_to(device, t.src, nullptr));
+  const Dims dims(t.weights.dims().begin(), t.weights.dims().end());
+  MILLRACE_RETURN_IF_ERROR(t.weights.resize(DType::kFloat32, dims, weights_grad));
+  MILLRACE_RETURN_IF_ERROR(pass.run(device, t.src.data<float>(), stored<float>(t.dst), blocked,
+                                    stored<float>(t.weights), packed));
   return true;
 }
 
@@ -366,6 +386,11 @@ Status ConvPass::run(CpuDevice& device, const ConvTensors& t, const Layouts& lay
   if (prepared->few_places) {
     MILLRACE_ASSIGN_OR_RETURN(
         const bool done, run_few_places(device, *prepared->few_places, t, layouts.weights_grad));
+    if (done) return Ok();
+  }
+  if (prepared->one_channel) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        const bool done, run_one_channel(device, *prepared->one_channel, t, layouts.weights_grad));
     if (done) return Ok();
   }
   if (prepared->few_places_images) {

@@ -5,6 +5,7 @@
 #include "kernels/cpu/layouts.h"
 #include "kernels/cpu/nn/few_places.h"
 #include "kernels/cpu/nn/few_places_images.h"
+#include "kernels/cpu/nn/one_channel.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/kernel.h"
@@ -111,6 +112,7 @@ class ConvPass {
     // Used instead of the primitives if the tensors have the required layouts.
     std::optional<FewPlaces> few_places;
     std::optional<FewPlacesImages> few_places_images;
+    std::optional<OneChannel> one_channel;
   };
   /// Chooses the ways to compute for these operands. Called when cache_ has no entry for them.
   StatusOr<Prepared> prepare(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
@@ -125,10 +127,12 @@ class ConvPass {
   /// Runs `faster` with weights that are converted at most once per change.
   Status run_kept(CpuDevice& device, const Prepared& prepared, const ConvTensors& t,
                   const Layouts& layouts, const Tensor* bias, Tensor* residual) const;
-  /// Both return false if the operands do not have the layouts that the loops need; no result is
+  /// These return false if the operands do not have the layouts that the loops need; no result is
   /// written then, and the primitive runs instead.
   static StatusOr<bool> run_few_places(CpuDevice& device, const FewPlaces& pass,
                                        const ConvTensors& t, const LayoutPtr& weights_grad);
+  static StatusOr<bool> run_one_channel(CpuDevice& device, const OneChannel& pass,
+                                        const ConvTensors& t, const LayoutPtr& weights_grad);
   StatusOr<bool> run_few_places_images(CpuDevice& device, const Prepared& prepared,
                                        const ConvTensors& t, const Layouts& layouts,
                                        const Tensor* bias, Tensor* residual) const;
