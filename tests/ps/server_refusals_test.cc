@@ -112,6 +112,22 @@ TEST(ServerRefusals, StepsThatTheServerCannotGoTo) {
   EXPECT_THAT(seen, ElementsAre(6, 12));
 }
 
+// A trainer that joins would continue with updates that this server has and another one has lost.
+TEST(ServerRefusals, AnElasticServerThatCannotGoBackEnds) {
+  ServerOptions options;
+  options.elastic = true;
+  OneTrainer one(sync_server(1), options);
+  ASSERT_TRUE(one.trainer.fetch().ok());
+  ASSERT_TRUE(one.trainer.send("w@GRAD", floats({2, 4})).ok());
+  ASSERT_TRUE(one.trainer.fetch().ok());
+  for (int call = 0; call < 2; ++call)
+    EXPECT_THAT(one.trainer.call(protocol::GoTo{.step = 0, .oldest = "other", .oldest_epoch = 1})
+                    .to_string(),
+                HasSubstr("takes no snapshots, so it cannot go back to step 0"));
+  DirectTrainer joins(one.server, 0, 9);
+  EXPECT_THAT(joins.call(protocol::Hello{}).to_string(), HasSubstr("cannot go back to step 0"));
+}
+
 TEST(ServerRefusals, StepsWithoutASnapshotAreNamedWithThoseThatHaveOne) {
   const TempFolder disk;
   ServerOptions options;
