@@ -260,6 +260,23 @@ TEST_F(ProgramTools, KindsOfOutputExcludeEachOther) {
               Not(HasSubstr("has no effect")));
 }
 
+TEST_F(ProgramTools, WhatAFormOfTheProgramLeavesOutIsSaid) {
+  const std::string inspect = std::string("inspect-program ") + kTrainer + " ";
+  for (const char* const drawn : {"summary --shapes 2", "svg --shapes 2", "csv --no-attrs",
+                                  "dot --no-callstack", "html --no-attrs"})
+    EXPECT_THAT(run(inspect + "--format " + drawn).out, HasSubstr("has no effect: --format "));
+  for (const char* const read :
+       {"csv --shapes 2", "html --shapes 2", "json --no-attrs", "text --shapes 2"})
+    EXPECT_THAT(run(inspect + "--format " + read).out, Not(HasSubstr("has no effect")));
+  const ProgramToolsTestResult two = run(inspect + "--json --format csv");
+  EXPECT_EQ(two.code, 2);
+  EXPECT_THAT(two.out, HasSubstr("--json and --format csv: expected only one of them"));
+  EXPECT_EQ(run(inspect + "--json --format json").code, 0);
+  const ProgramToolsTestResult devices = run(inspect + "--devices");
+  EXPECT_EQ(devices.code, 2);
+  EXPECT_THAT(devices.out, HasSubstr("--devices: expected no PROGRAM"));
+}
+
 TEST_F(ProgramTools, AJobReportIsAPageOrATrace) {
   const ProgramToolsTestResult both =
       run("job-report --transpiled job --traces " + write("trace.json", "{}"));
