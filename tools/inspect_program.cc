@@ -194,10 +194,7 @@ Status check_flags(const Tool& tool, const InspectFlags& flags) {
 }
 
 StatusOr<int> inspect(Tool& tool, InspectFlags& flags) {
-  if (tool.common().json && flags.format != "json" && tool.given("--format"))
-    return Status(StatusCode::kUsage,
-                  fmt::format("--json and --format {}: expected only one of them", flags.format));
-  if (tool.common().json) flags.format = "json";
+  MILLRACE_ASSIGN_OR_RETURN(flags.format, tool.output_form(flags.format));
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));
   if (flags.devices) return show_devices(tool, flags.format == "json");
   if (flags.program.empty()) return Status(StatusCode::kUsage, "expected a PROGRAM");
