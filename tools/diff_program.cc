@@ -102,12 +102,12 @@ StatusOr<DiffOptions> options_of(const DiffFlags& flags) {
 StatusOr<int> compare(Tool& tool, const DiffFlags& flags) {
   if (flags.a == "-" && flags.b == "-")
     return Status(StatusCode::kUsage, "only one of the programs can be standard input");
+  MILLRACE_ASSIGN_OR_RETURN(const std::string format, tool.output_form(flags.format));
   MILLRACE_ASSIGN_OR_RETURN(const DiffOptions options, options_of(flags));
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> a, read_program(tool, flags.a));
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> b, read_program(tool, flags.b));
   const DiffReport report{flags.a, flags.b, diff_programs(*a, *b, options),
                           static_cast<size_t>(std::max<int64_t>(0, flags.limit))};
-  const std::string format = tool.common().json ? "json" : flags.format;
   const std::string text = format == "json"   ? diff_json(report)
                            : format == "html" ? diff_html(report)
                                               : diff_text(report);

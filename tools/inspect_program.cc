@@ -102,9 +102,8 @@ StatusOr<int> verify(Tool& tool, const Program& program, const InspectFlags& fla
   ops::VerifyOptions options;
   options.lint = flags.lint;
   const std::vector<Finding> findings = ops::verify_program(registry, program, options);
-  const std::string text = tool.common().json || flags.format == "json"
-                               ? findings_json(findings, flags.program)
-                               : to_text(findings, findings.size());
+  const std::string text = flags.format == "json" ? findings_json(findings, flags.program)
+                                                  : to_text(findings, findings.size());
   MILLRACE_RETURN_IF_ERROR(tool.write_output(text));
   const bool bad = has_errors(findings);
   if (!bad) tool.log(LogLevel::kInfo, flags.program + " verifies");
@@ -115,7 +114,7 @@ StatusOr<int> show_costs(Tool& tool, const Program& program, const InspectFlags&
   const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
   const jobs::ProgramCosts costs = jobs::program_costs(program, *registry);
   const int64_t unknown = std::max<int64_t>(flags.shapes, 1);
-  const bool json = tool.common().json || flags.format == "json";
+  const bool json = flags.format == "json";
   MILLRACE_RETURN_IF_ERROR(
       tool.write_output(json ? costs_json(costs, flags.program, unknown)
                              : costs_text(costs, flags.flops, flags.memory, unknown)));
@@ -138,7 +137,7 @@ std::string render(const Program& program, const InspectFlags& flags, bool is_pa
 StatusOr<int> show_params(Tool& tool, const Program& program, const InspectFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<jobs::ParamFacts> facts,
                             jobs::read_param_facts(program, flags.params, name_globs(flags.vars)));
-  const bool json = tool.common().json || flags.format == "json";
+  const bool json = flags.format == "json";
   MILLRACE_RETURN_IF_ERROR(
       tool.write_output(json ? params_json(facts, flags.params) : params_text(facts)));
   return kDone;
@@ -148,7 +147,17 @@ StatusOr<int> show_params(Tool& tool, const Program& program, const InspectFlags
 struct Shown {
   std::string words;
   std::vector<std::string_view> reads;
+  bool is_program = false;
 };
+
+// Some forms of a program show no dims, and most no attributes.
+Shown program_in(const std::string& format) {
+  Shown shown{"--format " + format, {"--block", "--ops", "--vars"}, true};
+  if (format != "summary" && format != "dot" && format != "svg") shown.reads.push_back("--shapes");
+  if (format == "text" || format == "json")
+    shown.reads.insert(shown.reads.end(), {"--no-attrs", "--no-callstack"});
+  return shown;
+}
 
 StatusOr<Shown> shown_by(const InspectFlags& flags) {
   std::vector<Shown> wanted;
@@ -158,8 +167,7 @@ StatusOr<Shown> shown_by(const InspectFlags& flags) {
   if (flags.flops || flags.memory)
     wanted.push_back(
         {flags.flops ? "--flops" : "--memory", {"--shapes", "--block", "--ops", "--vars"}});
-  if (wanted.empty())
-    return Shown{"", {"--shapes", "--block", "--ops", "--vars", "--no-attrs", "--no-callstack"}};
+  if (wanted.empty()) return program_in(flags.format);
   if (wanted.size() > 1)
     return Status(StatusCode::kUsage,
                   fmt::format("expected only one of {} and {}", wanted[0].words, wanted[1].words));
@@ -170,7 +178,9 @@ StatusOr<Shown> shown_by(const InspectFlags& flags) {
 // that are not read are warned about.
 Status check_flags(const Tool& tool, const InspectFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const Shown shown, shown_by(flags));
-  if (!shown.words.empty() && flags.format != "text" && flags.format != "json")
+  if (flags.devices && !flags.program.empty())
+    return {StatusCode::kUsage, "--devices: expected no PROGRAM"};
+  if (!shown.is_program && flags.format != "text" && flags.format != "json")
     return {StatusCode::kUsage,
             fmt::format("--format {}: expected text or json with {}", flags.format, shown.words)};
   for (const char* const flag :
@@ -183,7 +193,8 @@ Status check_flags(const Tool& tool, const InspectFlags& flags) {
   return Ok();
 }
 
-StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
+StatusOr<int> inspect(Tool& tool, InspectFlags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(flags.format, tool.output_form(flags.format));
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, flags));
   if (flags.devices) return show_devices(tool, flags.format == "json");
   if (flags.program.empty()) return Status(StatusCode::kUsage, "expected a PROGRAM");
@@ -197,8 +208,7 @@ StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
   if (!selected.ok()) return std::move(selected).status().in_file(flags.program);
   const bool is_part = *selected;
   if (flags.flops || flags.memory) return show_costs(tool, *program, flags);
-  const std::string format = tool.common().json ? "json" : flags.format;
-  MILLRACE_RETURN_IF_ERROR(tool.write_output(render(*program, flags, is_part, format)));
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(render(*program, flags, is_part, flags.format)));
   return kDone;
 }
 

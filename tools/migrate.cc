@@ -242,11 +242,11 @@ Status first_failure(const interchange::Report& report) {
 StatusOr<int> survey_folder(Tool& tool, const MigrateFlags& flags) {
   if (flags.format != "text" && flags.format != "html" && flags.format != "json")
     return Status(StatusCode::kUsage, "--format: expected text, json or html");
+  MILLRACE_ASSIGN_OR_RETURN(const std::string form, tool.output_form(flags.format));
   MILLRACE_ASSIGN_OR_RETURN(const interchange::Report report, look(tool, flags));
-  const bool json = tool.common().json || flags.format == "json";
-  MILLRACE_RETURN_IF_ERROR(tool.write_output(json                     ? report_json(report)
-                                             : flags.format == "html" ? report_html(report)
-                                                                      : report_text(report)));
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(form == "json"   ? report_json(report)
+                                             : form == "html" ? report_html(report)
+                                                              : report_text(report)));
   MILLRACE_RETURN_IF_ERROR(first_failure(report));
   return kDone;
 }

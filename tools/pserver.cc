@@ -43,6 +43,8 @@ int millrace::tools::pserver(int argc, char** argv) {
       if (flags.snapshot_dir.empty() && tool.differs(flag))
         tool.log(LogLevel::kWarning, std::string(flag) + " has no effect without --snapshot-dir");
     }
+    if (tool.differs("--deadline-ms"))
+      tool.log(LogLevel::kWarning, "--deadline-ms has no effect: trainers set it for their calls");
     flags.trace_name = flags.endpoint;
     files.slices = jobs::find_slices(flags.slices, files.program);
     return run_server(tool, files, flags, allow_dir);

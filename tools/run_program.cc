@@ -80,16 +80,15 @@ int millrace::tools::run_program(int argc, char** argv) {
             wants_gpu(options) ? "--devices " + options.devices : "parameter servers");
       fill_allocations();
     }
-    if (!options.ps.stats.empty() && options.ps.role.empty())
+    if (!options.ps.stats.empty() && options.ps.role != "trainer" && options.ps.role != "auto")
       return Status(StatusCode::kUsage, "--stats: expected --role trainer");
+    if (options.ps.role.empty() && !options.ps.metrics.empty() && options.ps.metrics != "0")
+      return Status(StatusCode::kUsage, "--metrics: expected a role of a job with servers");
     if (!options.ps.report.empty() && options.ps.cluster.empty())
       return Status(StatusCode::kUsage, "--report: expected --cluster");
     MILLRACE_RETURN_IF_ERROR(check_gradients_usage(tool));
     if (!options.ps.cluster.empty()) return run_cluster(tool, options);
     if (!options.ps.role.empty()) return run_role(tool, options);
-    if (!options.ps.metrics.empty() && options.ps.metrics != "0")
-      return millrace::Status(millrace::StatusCode::kUsage,
-                              "--metrics: expected a role of a job with servers");
     MILLRACE_ASSIGN_OR_RETURN(const auto rings, rings_of_job(options.ranks, options.ps.job_key));
     fill_in_rank(options, rings == nullptr ? 0 : rings->rank(), tool.common().output);
     SignalWatch watch;  // must be created before other threads

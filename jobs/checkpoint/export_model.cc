@@ -13,6 +13,7 @@
 #include "io/checkpoint/arrays.h"
 #include "io/model_folder.h"
 #include "io/params_manifest.h"
+#include "jobs/checkpoint/compare.h"
 #include "jobs/checkpoint/staged_folder.h"
 #include "jobs/checkpoint/write_values.h"
 
@@ -64,6 +65,33 @@ Status about_var(Status status, const std::string& name) {
   return std::move(status).at(std::move(location));
 }
 
+using Sources = std::vector<std::unique_ptr<TensorSource>>;
+
+// A variable that several sources have is the same in all of them.
+Status check_equal(const Sources& sources, const std::vector<std::string>& names) {
+  const auto is_read = [&](llvm::StringRef name) {
+    return std::ranges::binary_search(names, name.str());
+  };
+  for (size_t b = 1; b < sources.size(); ++b) {
+    for (size_t a = 0; a < b; ++a) {
+      const std::vector<std::string> held = sources[a]->names();
+      const auto both = sources[b]->names();
+      CompareOptions options;
+      options.wanted = [&](llvm::StringRef name) {
+        return is_read(name) && std::ranges::binary_search(held, name.str()) &&
+               std::ranges::binary_search(both, name.str());
+      };
+      if (std::ranges::none_of(both, options.wanted)) continue;
+      MILLRACE_ASSIGN_OR_RETURN(const SourceComparison found,
+                                compare_sources(*sources[a], *sources[b], options));
+      if (found.differences.empty()) continue;
+      return about_var(InvalidData("inputs {} and {} have different values", a + 1, b + 1),
+                       found.differences.front().name);
+    }
+  }
+  return Ok();
+}
+
 }  // namespace
 
 StatusOr<ModelValues> ModelValues::find(const Program& program,
@@ -79,6 +107,7 @@ StatusOr<ModelValues> ModelValues::find(const Program& program,
     std::string name = spec.name;
     values.places_.emplace(std::move(name), Place{std::move(spec), source->get()});
   }
+  MILLRACE_RETURN_IF_ERROR(check_equal(sources, values.names_));
   return values;
 }
 

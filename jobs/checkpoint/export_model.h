@@ -13,11 +13,11 @@
 
 namespace millrace::jobs {
 
-/// The variables of an inference program, each from the first source that has it. Loads one value
-/// at a time. The sources must outlive this.
+/// The variables of an inference program. Loads one value at a time. The sources must outlive this.
 class ModelValues {
  public:
-  /// Errors: kNotFound for a variable that no source has.
+  /// Errors: kNotFound for a variable that no source has; kInvalidData for one that has different
+  /// values in two of them; those of the sources.
   static StatusOr<ModelValues> find(const Program& program,
                                     const std::vector<std::unique_ptr<TensorSource>>& sources);
 

@@ -15,9 +15,11 @@
 #include "io/checkpoint/folder.h"
 #include "jobs/checkpoint/reshard_tables.h"
 #include "jobs/checkpoint/typed_values.h"
+#include "jobs/config/distribution_facts.h"
 #include "jobs/config/typed_tables.h"
 #include "ps/client/gather.h"
 #include "ps/server/calls_record.h"
+#include "ps/server/snapshot_identity.h"
 #include "ps/slices/row_places.h"
 #include "transpiler/distribute/slices_json.h"
 
@@ -109,6 +111,24 @@ StatusOr<int64_t> common_snapshots(const SnapshotOptions& options, const std::st
     chosen.push_back(std::move(at->checkpoint));
   }
   return step;
+}
+
+// Slices of another distribution may fit, and rows of servers that slices.json lacks would be lost.
+// A snapshot without these records fits any.
+Status check_made_for(const transpiler::SlicesFile& slices,
+                      const std::vector<ps::TypedTable>& tables, size_t server,
+                      const io::Checkpoint& snapshot) {
+  std::string layout;
+  if (snapshot.manifest().find_record(ps::kIdentityRecord, 0) != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string identity,
+                              snapshot.load_record(ps::kIdentityRecord));
+    layout = ps::layout_in(identity);
+  } else if (snapshot.manifest().find_record(ps::kLayoutRecord, 0) != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(layout, snapshot.load_record(ps::kLayoutRecord));
+  }
+  if (layout.empty()) return Ok();
+  return ps::check_layout(layout, distribution_facts(slices, tables, server))
+      .in_file(snapshot.folder());
 }
 
 using Kind = JoinedVar::Kind;
@@ -312,13 +332,15 @@ StatusOr<ServerSnapshots> ServerSnapshots::open(const std::string& root, const s
   MILLRACE_ASSIGN_OR_RETURN(
       opened.step_,
       common_snapshots(options, root, file.properties.endpoints.size(), opened.servers_));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> typed, read_typed_tables(slices));
+  for (size_t i = 0; i < opened.servers_.size(); ++i)
+    MILLRACE_RETURN_IF_ERROR(check_made_for(file, typed, i, opened.servers_[i]));
   std::set<std::string> held;
   StatusOr<Vars> vars = overview_vars(file, opened.servers_, held);
   if (!vars.ok()) return std::move(vars).status().in_file(slices);
   for (auto& [name, var] : *vars) std::ranges::sort(var.slices, {}, &JoinedVar::Slice::offset);
   const std::string& table = file.properties.distributed_lookup_table;
   if (!table.empty()) add_table(table, opened.servers_, *vars);
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> typed, read_typed_tables(slices));
   MILLRACE_RETURN_IF_ERROR(add_typed_tables(typed, opened.servers_, *vars));
   for (const ps::TypedTable& each : typed) opened.typed_.emplace(each.param, each);
   add_numbers(opened.servers_, held, *vars);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "framework/base/errors.h"
 #include "framework/base/html.h"
 #include "framework/base/report_style.h"
 #include "jobs/config/slices_file.h"
@@ -202,8 +203,10 @@ StatusOr<std::string> make_job_report(const std::string& folder,
                                       const std::vector<TrainerStats>& trainers) {
   MILLRACE_ASSIGN_OR_RETURN(const JobServers job, servers_of(folder));
   std::vector<TrainerStats> sorted = trainers;
-  std::sort(sorted.begin(), sorted.end(),
-            [](const TrainerStats& a, const TrainerStats& b) { return a.trainer < b.trainer; });
+  std::ranges::sort(sorted, {}, &TrainerStats::trainer);
+  const auto twice = std::ranges::adjacent_find(sorted, {}, &TrainerStats::trainer);
+  if (twice != sorted.end())
+    return InvalidData("the statistics of trainer {} are given twice", twice->trainer);
   return job_report_html("Parameter-server job: " + folder, job, sorted);
 }
 

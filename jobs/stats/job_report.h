@@ -33,7 +33,7 @@ std::vector<double> mean_losses(const std::vector<TrainerStats>& trainers);
 std::string job_summary(const std::vector<TrainerStats>& trainers);
 
 /// Makes the report from a transpiled folder and the statistics of its trainers. Errors: those of
-/// servers_of().
+/// servers_of(); kInvalidData for two statistics of one trainer.
 StatusOr<std::string> make_job_report(const std::string& folder,
                                       const std::vector<TrainerStats>& trainers);
 

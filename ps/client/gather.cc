@@ -37,12 +37,13 @@ StatusOr<std::vector<Value>> fetch(Client& client,
 }
 
 // The first element of a slice, as it arrived from its server. Slices of state that is listed as
-// whole are where those of its parameter are, otherwise one after the other.
+// whole are where those of its parameter are (-1 if that has none), or one after the other where
+// the parameter is not known.
 int64_t offset_of(llvm::ArrayRef<OriginSlices> origins, const DistributedVar& slice,
                   const Tensor& tensor, int64_t previous_end) {
   if (slice.is_slice) return slice.offset;
   const int64_t offset = offset_beside_param(origins, slice, tensor.numel());
-  return offset < 0 ? previous_end : offset;
+  return offset < 0 && !slice.param ? previous_end : offset;
 }
 
 StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& origin,
@@ -60,6 +61,9 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
       return InvalidData("slice '{}' of '{}' on {} is {}, expected a dense tensor",
                          slice.slice.name, name, slice.endpoint, describe(values[i]));
     const int64_t offset = offset_of(origins, slice, *tensor, end);
+    if (offset < 0)
+      return InvalidData("'{}' on {} has {} elements, and '{}' has no slice of that size there",
+                         slice.slice.name, slice.endpoint, tensor->numel(), *slice.param);
     if (__builtin_add_overflow(offset, tensor->numel(), &end)) end = 0;  // refused below
     slices.push_back({fmt::format("'{}' on {}", slice.slice.name, slice.endpoint), offset,
                       tensor->numel(), tensor->dtype(),
@@ -85,7 +89,8 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
 const OriginSlices* param_of(llvm::ArrayRef<OriginSlices> origins, const DistributedVar& state) {
   const OriginSlices* param = nullptr;
   for (const OriginSlices& each : origins) {
-    if (each.vtype != "Param" || each.origin.shape != state.origin.shape) continue;
+    // tables whose rows trainers fetch have a type of their own
+    if (each.vtype == "Optimizer" || each.origin.shape != state.origin.shape) continue;
     const std::string& name = each.origin.name;
     const bool is_longer = param == nullptr || name.size() > param->origin.name.size();
     const bool fits = state.param ? *state.param == name

@@ -127,8 +127,6 @@ void remark_unread(CommMode mode, const std::map<std::string, std::string>& sett
     if (setting.passed != kNotPassed && (setting.passed >> static_cast<unsigned>(mode) & 1U) == 0)
       say(setting.name, fmt::format("it is read in async mode, not in {}", comm_mode_name(mode)));
   }
-  if (!options.is_sgd_optimizer)
-    say("is_sgd_optimizer", "the program says how gradients are merged");
   if (is_given("rpc_retry_times") &&
       options.rpc_retry_times != CommunicatorOptions().rpc_retry_times)
     say("rpc_retry_times", "calls are repeated until their deadline");

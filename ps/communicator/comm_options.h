@@ -40,7 +40,8 @@ struct CommunicatorOptions {
   bool independent_recv_thread = true;
   /// Async: the receiving thread receives once more than this number of gradients was sent.
   int min_send_grad_num_before_recv = 1;
-  /// No effect except a remark: CommContext::aggregate determines how values are merged.
+  /// Async: gradients that are sent in one message are summed (true, if CommContext::aggregate is)
+  /// or averaged (false), for optimizers that do not take a sum as that many steps.
   bool is_sgd_optimizer = true;
   /// Longest time, in ms, to wait for one call to the servers, a full queue or a barrier.
   int rpc_deadline_ms = 180'000;

@@ -34,6 +34,7 @@ Status Communicator::Impl::init(CommContexts send, CommContexts receive) {
   }
   send_contexts_ = std::move(send);
   receive_contexts_ = std::move(receive);
+  average_gradients();
   for (const auto& [name, context] : send_contexts_) {
     const std::vector<std::string> vars = context.vars();
     for (size_t i = 0; i < vars.size(); ++i)
@@ -56,6 +57,16 @@ Status Communicator::Impl::init(CommContexts send, CommContexts receive) {
     geo_ = std::make_unique<Geo>(receive_contexts_, options_.trainers, *sender_);
   }
   return Ok();
+}
+
+// Counts of steps and statistics of data_norm stay sums.
+void Communicator::Impl::average_gradients() {
+  if (mode_ != CommMode::kAsync || options_.is_sgd_optimizer) return;
+  for (auto& [name, context] : send_contexts_) {
+    const bool is_gradient =
+        name != kStepCounter && context.use_send_handler && !context.is_datanorm_table;
+    if (is_gradient) context.aggregate = false;
+  }
 }
 
 LaneOptions Communicator::Impl::lane_options() const {

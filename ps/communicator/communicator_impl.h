@@ -63,6 +63,7 @@ class Communicator::Impl {
   std::map<std::string, Place, std::less<>> places_;
 
  private:
+  void average_gradients();
   [[nodiscard]] Deadline deadline() const {
     return std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.rpc_deadline_ms);
   }

@@ -172,8 +172,7 @@ struct ServerBarrier {
 };
 
 /// Arrives at a phase of a barrier of the server's typed tables and waits for the other trainers.
-/// The end of a kSend barrier applies pending pushes. A server without typed tables uses its own
-/// barrier of this kind.
+/// A server without typed tables uses its own barrier of this kind.
 struct TableBarrier {
   CommBarrier kind = CommBarrier::kSend;
   int64_t phase = 1;  ///< from 1
@@ -184,7 +183,7 @@ struct TableBarrier {
 struct LeaveBarriers {};
 
 /// Any of the requests about barriers. Answer: none. Carried out once. Errors: kDistributed at the
-/// deadline, naming the missing trainers; those of pending pushes.
+/// deadline, naming the missing trainers.
 struct Barrier {
   static constexpr Method kMethod = Method::kTableBarrier;
   std::variant<ServerBarrier, TableBarrier, LeaveBarriers> what;

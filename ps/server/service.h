@@ -115,8 +115,11 @@ class Service final : public Handler {
   /// Keeps a reply for repeats of the call, and returns it.
   std::shared_ptr<const KeptReplies::Reply> keep_reply(const Call& call, KeptReplies::Reply reply);
   Status wait_at_barrier(const Call& call, CommBarrier kind);
+  /// Errors: kNotFound where there is no snapshot of the step.
+  [[nodiscard]] StatusOr<Snapshots::Found> find_snapshot(int64_t step) const;
   /// Restarts a step for a trainer; an earlier one from the snapshot of that step. The other
-  /// trainers have to go to that step, too, by go_to().
+  /// trainers have to go to that step, too, by go_to(). An elastic server without that snapshot
+  /// ends.
   Status go_back(std::unique_lock<std::mutex>& lock, const Call& call,
                  const protocol::GoTo& message, const StepRules::Move& move);
   /// Loads a snapshot, if there is one, and begins the term after that of the server that saved it.

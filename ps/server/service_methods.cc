@@ -393,21 +393,32 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
   return steps_->settle(call.request, message);
 }
 
+StatusOr<Snapshots::Found> Service::find_snapshot(int64_t step) const {
+  if (snapshots_ != nullptr) return snapshots_->find(step);
+  return NotFound("this server ({}) takes no snapshots, so it cannot go back to step {}",
+                  core_->plan.endpoint, step);
+}
+
 Status Service::go_back(std::unique_lock<std::mutex>& lock, const Call& call,
                         const protocol::GoTo& message, const StepRules::Move& move) {
   const int64_t step = message.step;
   std::optional<Snapshots::Found> found;
   if (move.loads) {
-    if (snapshots_ == nullptr)
-      return NotFound("this server ({}) takes no snapshots, so it cannot go back to step {}",
-                      core_->plan.endpoint, step);
     MILLRACE_RETURN_IF_ERROR(
         steps_->rules().check_reason(call.trainer(), message, core_->plan.endpoint, core_->epoch));
     core_->log(fmt::format(
         "trainer {} asks this server ({}) to go back from step {} to step {}, because the server "
         "at {} is at that step",
         call.trainer(), core_->plan.endpoint, steps_->applied(), step, printable(message.oldest)));
-    MILLRACE_ASSIGN_OR_RETURN(found, snapshots_->find(step));
+    StatusOr<Snapshots::Found> snapshot = find_snapshot(step);
+    if (!snapshot.ok()) {
+      // a trainer that joins would continue with updates that only some servers have
+      if (core_->options.elastic)
+        core_->failure = Status(StatusCode::kDistributed, snapshot.status().message());
+      core_->changed.notify_all();
+      return std::move(snapshot).status();
+    }
+    found = *std::move(snapshot);
     steps_->note_reason(message);
   }
   // from here on, calls of the old epoch are refused, and waiting calls end

@@ -113,6 +113,13 @@ Status check_identity(std::string_view stored, std::string_view own) {
   return expected == found ? Ok() : fail(only_in(expected, found), only_in(found, expected));
 }
 
+std::string layout_in(std::string_view identity) {
+  std::string layout;
+  for (const std::string& line : lines_of(identity))
+    if (is_plan(line)) layout += line.substr(kPlan.size()) + "\n";
+  return layout;
+}
+
 Status check_layout(std::string_view stored, const PlanFacts& own) {
   const std::set<std::string> lines = lines_of(stored);
   PlanFacts theirs(lines.begin(), lines.end());

@@ -27,6 +27,10 @@ std::string identity_of(const ServerCore& core);
 /// Errors: kInvalidData with the first lines that differ.
 Status check_identity(std::string_view stored, std::string_view own);
 
+/// The facts about the server in a record kIdentityRecord (ServerOptions::plan), one per line;
+/// empty where it had none.
+std::string layout_in(std::string_view identity);
+
 /// Compares a record kLayoutRecord with the facts of the server that loads the snapshot. A server
 /// without facts fits any. Errors: kInvalidData with the first fact that differs.
 Status check_layout(std::string_view stored, const PlanFacts& own);

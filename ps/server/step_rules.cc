@@ -20,8 +20,14 @@ Status wrong_phase(int trainer, const char* does, const char* instead, int64_t s
 
 }  // namespace
 
+// A server that was started again does not know which trainers were lost before its snapshot.
 Status StepRules::check_sends(int trainer, const char* does) const {
-  if (trainers_.at(trainer).may_send()) return Ok();
+  const Trainer& who = trainers_.at(trainer);
+  if (who.sent < counts_.applied && !who.is_placed)
+    return {StatusCode::kDistributed,
+            fmt::format("trainer {} {} in step {}, which was applied without it: it was lost",
+                        trainer, does, who.sent)};
+  if (who.may_send()) return Ok();
   return wrong_phase(trainer, does, "its fetch barrier first", counts_.applied);
 }
 

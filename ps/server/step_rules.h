@@ -37,7 +37,8 @@ class StepRules {
 
   // ---- a step
 
-  /// Errors: kDistributed for a trainer that must fetch first. \param does  what it does
+  /// Errors: kDistributed for a trainer that must fetch first, or without which the servers have
+  /// applied its step. \param does  what it does
   [[nodiscard]] Status check_sends(int trainer, const char* does) const;
   /// The send barrier of a trainer whose gradients are all here. Errors: as check_sends().
   [[nodiscard]] Status arrive(int trainer);

@@ -135,11 +135,6 @@ Status DenseTable::apply_pending() {
   return apply(mean);
 }
 
-void DenseTable::drop(int trainer) {
-  const std::lock_guard lock(push_mutex_);
-  pending_.erase(trainer);
-}
-
 Status DenseTable::apply(std::span<const float> grads) {
   float rate = options_.learning_rate;
   if (rate_ != nullptr) rate *= rate_->load(std::memory_order_relaxed);

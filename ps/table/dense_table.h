@@ -60,8 +60,7 @@ class DenseTable final : public Table {
   Status set(std::span<const float> parameters);
   /// Adds up pushes in the order of trainers, so that results are bitwise equal regardless of the
   /// order of arrival.
-  Status apply_pending() override;
-  void drop(int trainer) override;
+  Status apply_pending();
   /// True if the parameters are those of a job: after set(), note_set() or set_state(). A server
   /// that has none of the elements needs none.
   [[nodiscard]] bool is_set() const { return param_.empty() || is_set_; }

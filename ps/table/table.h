@@ -39,10 +39,6 @@ class Table {
   /// A table without a variant for the kind treats it as kPlain or kUpdate.
   virtual Status pull(PullKind kind, const TableCall& call, Value& reply) = 0;
   virtual Status push(PushKind kind, const TableCall& call) = 0;
-  /// Applies accumulated pushes (sync): called when all trainers have pushed for a step.
-  virtual Status apply_pending() { return {}; }
-  /// Drops the pushes of a trainer since the last step, because it leaves.
-  virtual void drop(int trainer) { static_cast<void>(trainer); }
   /// Copies everything that a snapshot must have to continue with the same bits. No other thread
   /// may change the table meanwhile. Errors: kUnimplemented naming a class of tables without it;
   /// kResource.

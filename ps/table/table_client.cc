@@ -342,7 +342,6 @@ Status TableClient::barrier(CommBarrier kind) {
     const std::lock_guard lock(mutex_);
     phase = ++phases_[kind];
   }
-  // Every server applies its pending pushes at a barrier, so all of them must be called.
   return call_servers(pack(protocol::Barrier{protocol::TableBarrier{kind, phase}}));
 }
 

@@ -22,10 +22,18 @@ std::vector<const Value*> args_of(const std::vector<RequestItem>& items) {
 TableHandler::TableHandler(int trainers)
     : steps_(trainers),
       barriers_(trainers, [this](CommBarrier kind, const std::set<int>& /*arrived*/) {
-        return finish_barrier(kind);
+        if (kind == CommBarrier::kInit) has_begun_ = true;
+        return Ok();
       }) {}
 
 Status TableHandler::add(int id, std::unique_ptr<Table> table) {
+  const auto* const dense = dynamic_cast<const DenseTable*>(table.get());
+  if (dense != nullptr && dense->options().sync)
+    return InvalidArgument("table {} is synchronous: add_in_steps() adds it", id);
+  return insert(id, std::move(table));
+}
+
+Status TableHandler::insert(int id, std::unique_ptr<Table> table) {
   if (!tables_.emplace(id, std::move(table)).second)
     return InvalidArgument("table {} already exists", id);
   return Ok();
@@ -46,7 +54,7 @@ Status TableHandler::add_in_steps(std::unique_ptr<SparseTable> table) {
 Status TableHandler::add_in_steps(std::unique_ptr<DenseTable> table) {
   DenseTable& added = *table;
   const int id = added.options().table_id;
-  MILLRACE_RETURN_IF_ERROR(add(id, std::move(table)));
+  MILLRACE_RETURN_IF_ERROR(insert(id, std::move(table)));
   in_steps_.insert(id);
   steps_.add(added);
   return Ok();
@@ -74,18 +82,6 @@ bool TableHandler::is_ready() const {
 void TableHandler::resume() {
   has_begun_ = true;
   barriers_.resume();
-}
-
-Status TableHandler::finish_barrier(CommBarrier kind) {
-  if (kind == CommBarrier::kInit) has_begun_ = true;
-  if (kind != CommBarrier::kSend) return Ok();
-  for (const auto& [id, table] : tables_) MILLRACE_RETURN_IF_ERROR(table->apply_pending());
-  return Ok();
-}
-
-Status TableHandler::leave(int trainer) {
-  for (const auto& [id, table] : tables_) table->drop(trainer);
-  return barriers_.leave(trainer);
 }
 
 std::map<int, SparseTable*> TableHandler::sparse() const {

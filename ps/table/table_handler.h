@@ -47,11 +47,10 @@ class TableFiles {
 /// barriers. Thread-safety: add() and set_files() before the first call; the rest from any threads.
 class TableHandler final : public Handler {
  public:
-  /// \param trainers  number of trainers at barriers. The end of a kSend barrier applies pending
-  ///                  pushes of all tables
+  /// \param trainers  number of trainers at barriers
   explicit TableHandler(int trainers);
 
-  /// Errors: kInvalidArgument if the id already has a table.
+  /// Errors: kInvalidArgument if the id already has a table, or for a synchronous dense table.
   Status add(int id, std::unique_ptr<Table> table);
   /// Adds a sparse table to which synchronous steps of a program also push.
   /// \param shrink_every  steps per day; 0: days never end
@@ -93,9 +92,9 @@ class TableHandler final : public Handler {
   Status push(const Request& from, const protocol::Push& push);
   /// Errors: those of BarrierTable::arrive().
   Status arrive(const protocol::TableBarrier& barrier, int trainer, Deadline deadline);
-  /// A trainer is done or lost: barriers no longer wait for it, and its pushes since the last
-  /// barrier are dropped. Errors: those of pending pushes.
-  Status leave(int trainer);
+  /// A trainer is done or lost: barriers no longer wait for it. Errors: those of
+  /// BarrierTable::leave().
+  Status leave(int trainer) { return barriers_.leave(trainer); }
   /// Another process replaces a trainer that left. Errors: those of BarrierTable::join().
   Status join(int trainer) { return barriers_.join(trainer); }
 
@@ -115,7 +114,8 @@ class TableHandler final : public Handler {
   /// The caller must hold the mutex.
   Carried& carried_of(const Caller& caller);
   Status barrier(const Request& request, Deadline deadline);
-  Status finish_barrier(CommBarrier kind);
+  /// Errors: kInvalidArgument if the id already has a table.
+  Status insert(int id, std::unique_ptr<Table> table);
   [[nodiscard]] Status check_ready(int64_t id) const;
   [[nodiscard]] Status check_update(int64_t id) const;
   [[nodiscard]] StatusOr<Table*> table_of(int64_t id) const;

@@ -89,13 +89,45 @@ TEST(CoalesceTensor, CountsElementsOfAGivenSize) {
 TEST(Rectifiers, KeepNaN) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const char* const type :
-       {"relu", "thresholded_relu", "hard_shrink", "softshrink", "celu", "brelu", "hard_sigmoid"}) {
+       {"thresholded_relu", "hard_shrink", "softshrink", "celu", "brelu", "hard_sigmoid"}) {
     RunOp op(type);
     op.in("X", {3}, {nan, -0.125, nan}).out("Out");
     ASSERT_EQ(op.run_text(), "ok") << type;
     const std::vector<double> values = op.values("Out0");
     EXPECT_TRUE(std::isnan(values[0]) && !std::isnan(values[1]) && std::isnan(values[2])) << type;
   }
+}
+
+// The same in all ops into which passes put it, whatever their sizes and types.
+TEST(Rectifiers, ReluMakesZeroOfNaN) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto expect_zero = [](RunOp& op, const char* out) {
+    ASSERT_EQ(op.run_text(), "ok") << out;
+    const std::vector<double> values = op.values(out);
+    EXPECT_THAT(values, Each(::testing::AnyOf(0, 1))) << out;
+    EXPECT_THAT(values, ::testing::Contains(0));
+  };
+  for (const DType dtype : {DType::kFloat32, kF64}) {
+    RunOp relu("relu");
+    expect_zero(relu.in("X", {4}, {nan, -1, 1, nan}, dtype).out("Out"), "Out0");
+    for (const int64_t columns : {1, 40}) {
+      RunOp fc("fc");
+      fc.in("Input", {2, 1}, {nan, 1}, dtype).in("W", {1, columns}, {1}, dtype).out("Out");
+      expect_zero(fc.attr("activation_type", "relu"), "Out0");
+    }
+  }
+  for (const int64_t images : {2, 16}) {
+    RunOp conv("fused_conv2d");
+    std::vector<double> x(static_cast<size_t>(images), 1);
+    x.back() = nan;
+    conv.in("Input", {images, 1, 1, 1}, x).in("Filter", {1, 1, 1, 1}, {1}).out("Output");
+    expect_zero(conv.attr("activation", "relu"), "Output0");
+  }
+  RunOp norm("batch_norm");
+  norm.in("X", {2, 1, 1, 1}, {nan, 1}).in("Scale", {1}, {1}).in("Bias", {1}, {0});
+  norm.in("Mean", {1}, {0}).in("Variance", {1}, {1}).attr("epsilon", 0.0F).attr("is_test", true);
+  norm.out("Y").out_in_place("MeanOut", "Mean").out_in_place("VarianceOut", "Variance");
+  expect_zero(norm.out("SavedMean").out("SavedVariance").attr("fuse_with_relu", true), "Y0");
 }
 
 TEST(CoalesceTensor, FillsAndChecks) {

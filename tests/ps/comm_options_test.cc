@@ -89,9 +89,8 @@ TEST(CommOptionsTest, TellsWhatNobodyReads) {
   };
   EXPECT_EQ(remark(CommMode::kAsync, "FLAGS_communicator_rpc_retry_times", "9"),
             "communicator_rpc_retry_times has no effect: calls are repeated until their deadline");
-  EXPECT_EQ(remark(CommMode::kAsync, "communicator_is_sgd_optimizer", "0"),
-            "communicator_is_sgd_optimizer has no effect: the program says how gradients are "
-            "merged");
+  EXPECT_EQ(remark(CommMode::kSync, "communicator_is_sgd_optimizer", "0"),
+            "communicator_is_sgd_optimizer has no effect: it is read in async mode, not in sync");
   EXPECT_EQ(remark(CommMode::kAsync, "barrier_table_id", "9"),
             "barrier_table_id has no effect: barriers need no table");
   EXPECT_EQ(remark(CommMode::kAsync, "pserver_endpoints", "a:1"),
@@ -103,7 +102,7 @@ TEST(CommOptionsTest, TellsWhatNobodyReads) {
             "communicator_min_send_grad_num_before_recv has no effect: it is read in async mode, "
             "not in half-async");
   // the options that jobs pass on explicitly
-  EXPECT_EQ(remark(CommMode::kAsync, "communicator_is_sgd_optimizer", "1"), "0 remarks");
+  EXPECT_EQ(remark(CommMode::kAsync, "communicator_is_sgd_optimizer", "0"), "0 remarks");
   EXPECT_EQ(remark(CommMode::kAsync, "communicator_independent_recv_thread", "0"), "0 remarks");
 }
 

@@ -81,6 +81,28 @@ TEST(CommunicatorTest, MergesExactlyAsManyAsItMayWhenItWaitsLong) {
   }
 }
 
+TEST(CommunicatorTest, AveragesGradientsForOtherOptimizersThanSgd) {
+  for (const CommMode mode : {CommMode::kAsync, CommMode::kHalfAsync}) {
+    FakeServers servers;
+    CommunicatorOptions options = merging(4, 4, 3000);
+    options.cpu_num = mode == CommMode::kHalfAsync ? 4 : 1;
+    options.is_sgd_optimizer = false;
+    CommContext count = context("count");
+    count.use_send_handler = false;
+    CommContext statistics = context("statistics");
+    statistics.is_datanorm_table = true;
+    auto comm =
+        make_communicator(servers, mode, options, contexts({context("g"), count, statistics}), {});
+    ASSERT_TRUE(comm->start().ok());
+    for (int step = 1; step <= 4; ++step)
+      for (const char* const var : {"g", "count", "statistics"})
+        ASSERT_TRUE(comm->send(var, dense({1.0F * step})).ok());
+    ASSERT_TRUE(comm->stop().ok());
+    EXPECT_THAT(servers.vars["g"], ElementsAre(mode == CommMode::kAsync ? 2.5F : 10.0F));
+    EXPECT_EQ(servers.vars["count"][0] + servers.vars["statistics"][0], 20);
+  }
+}
+
 TEST(CommunicatorTest, SendsWhatIsThereWhenNothingMoreComes) {
   FakeServers servers;
   auto comm = make_communicator(servers, CommMode::kAsync, merging(100, 100, 2),

@@ -112,19 +112,6 @@ TEST(DenseTableTest, SyncAddsUpInOrderOfTrainersAndNotOfArrival) {
   EXPECT_THAT(pull_dense_table(*table), ElementsAre(0));
 }
 
-TEST(DenseTableTest, WhatALeavingTrainerPutAsideCountsForNothing) {
-  DenseTableOptions options;
-  options.elements = 1;
-  options.learning_rate = 1;
-  options.sync = true;
-  auto table = make_dense_table(options);
-  ASSERT_TRUE(table->push(Floats{2}, 0).ok());
-  ASSERT_TRUE(table->push(Floats{100}, 1).ok());
-  table->drop(1);
-  ASSERT_TRUE(table->apply_pending().ok());
-  EXPECT_THAT(pull_dense_table(*table), ElementsAre(-2));
-}
-
 TEST(DenseTableTest, ThreadsDoNotLosePushes) {
   DenseTableOptions options;
   options.elements = 50'000;

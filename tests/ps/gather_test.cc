@@ -45,7 +45,7 @@ TEST(OffsetBesideParam, FollowsTheParameterOfItsName) {
   const std::vector<DistributedVar> b{slice("fc_b", 0, "two"), slice("fc_b", 2, "one")};
   std::vector<OriginSlices> origins(2);
   origins[0] = {a[0].origin, "Param", {&a[0], &a[1]}};
-  origins[1] = {b[0].origin, "Param", {&b[0], &b[1]}};
+  origins[1] = {b[0].origin, "RemotePrefetch", {&b[0], &b[1]}};  // whose rows trainers fetch
   const auto offset = [&](const DistributedVar& of, int64_t elements) {
     return offset_beside_param(origins, of, elements);
   };

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "io/params.h"
+#include "ps/server/step_rules.h"
 #include "ps/table/table_handler.h"
 #include "tests/io/temp_folder.h"
 #include "tests/ps/direct_server.h"
@@ -110,6 +111,41 @@ TEST(ServerRefusals, StepsThatTheServerCannotGoTo) {
   ASSERT_TRUE(one.trainer.send("w@GRAD.trainer_0", floats({2, 4})).ok());
   ASSERT_TRUE(one.trainer.fetch(&seen).ok());
   EXPECT_THAT(seen, ElementsAre(6, 12));
+}
+
+// A trainer that joins would continue with updates that this server has and another one has lost.
+TEST(ServerRefusals, AnElasticServerThatCannotGoBackEnds) {
+  ServerOptions options;
+  options.elastic = true;
+  OneTrainer one(sync_server(1), options);
+  ASSERT_TRUE(one.trainer.fetch().ok());
+  ASSERT_TRUE(one.trainer.send("w@GRAD", floats({2, 4})).ok());
+  ASSERT_TRUE(one.trainer.fetch().ok());
+  for (int call = 0; call < 2; ++call)
+    EXPECT_THAT(one.trainer.call(protocol::GoTo{.step = 0, .oldest = "other", .oldest_epoch = 1})
+                    .to_string(),
+                HasSubstr("takes no snapshots, so it cannot go back to step 0"));
+  DirectTrainer joins(one.server, 0, 9);
+  EXPECT_THAT(joins.call(protocol::Hello{}).to_string(), HasSubstr("cannot go back to step 0"));
+}
+
+// Trainer 0 was lost in step 3, which was applied without it; then the server was started again.
+TEST(ServerRefusals, GradientsOfAStepThatWasAppliedWithoutTheTrainer) {
+  Trainers trainers(2, "", true, std::chrono::steady_clock::now());
+  StepCounts counts;
+  StepRules rules(trainers, counts, true);
+  rules.restore(4);
+  load_calls({.applied = 4,
+              .trainers = {{.incarnation = 7, .sent = 3, .fetched = 4, .low = 0, .done = {}},
+                           {.incarnation = 8, .sent = 4, .fetched = 5, .low = 0, .done = {}}}},
+             trainers);
+  EXPECT_EQ(rules.arrive(0).message(),
+            "trainer 0 reached the send barrier in step 3, which was applied without it: it was "
+            "lost");
+  EXPECT_TRUE(rules.arrive(1).ok());
+  rules.place(0, 5);  // another process in its place
+  EXPECT_EQ(rules.arrive(0).message(),
+            "trainer 0 reached the send barrier in step 4, expected its fetch barrier first");
 }
 
 TEST(ServerRefusals, StepsWithoutASnapshotAreNamedWithThoseThatHaveOne) {

@@ -103,7 +103,7 @@ class LossyTransport final : public Transport {
 class TableClientTest : public ::testing::Test {
  protected:
   static constexpr int kTrainers = 2;
-  void start(size_t servers, bool sync = false) {
+  void start(size_t servers) {
     const auto ranges = dense_ranges(10, static_cast<int64_t>(servers));
     std::vector<TableHandler*> handlers;
     for (size_t s = 0; s < servers; ++s) {
@@ -119,7 +119,6 @@ class TableClientTest : public ::testing::Test {
       DenseTableOptions dense;
       dense.elements = (*ranges)[s].count;
       dense.learning_rate = 1;
-      dense.sync = sync;
       ASSERT_TRUE(handler->add(2, *DenseTable::create(dense)).ok());
       auto steps =
           std::make_unique<TensorTable>(kTrainers, [](int64_t) { return StatusOr<float>(1.0F); });
@@ -235,26 +234,6 @@ TEST_F(TableClientTest, ChangedRowsOfAllServersAreOrdered) {
               ElementsAre(1, 1, 3, 3, 7, 7, 9, 9, 12, 12, 18, 18, 25, 25));
 }
 
-TEST_F(TableClientTest, SyncPoursTheMeanAtTheBarrier) {
-  start(2, /*sync=*/true);
-  std::vector<std::thread> threads;
-  for (int trainer = 0; trainer < kTrainers; ++trainer) {
-    threads.emplace_back([&, trainer] {
-      auto own = client(trainer);
-      for (int step = 1; step <= 5; ++step) {
-        EXPECT_TRUE(own->push_dense(2, Floats(10, static_cast<float>(1 + 2 * trainer))).ok());
-        EXPECT_TRUE(own->barrier(CommBarrier::kSend).ok());
-        Floats all(10);
-        EXPECT_TRUE(own->pull_dense(2, all).ok());
-        EXPECT_THAT(all, Each(-2.0F * static_cast<float>(step)));
-        EXPECT_TRUE(own->barrier(CommBarrier::kReceive).ok());
-      }
-      EXPECT_TRUE(own->leave().ok());
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 TEST_F(TableClientTest, PaddingAndSizesAreCheckedHere) {
   start(1);
   auto one = client(0);
@@ -331,7 +310,7 @@ TEST_F(TableClientTest, ARowOfAGradientIsOneShowWithoutAClick) {
 }
 
 TEST_F(TableClientTest, WorksThroughATrainersClient) {
-  start(2, /*sync=*/true);
+  start(2);
   auto transport = std::make_shared<InprocTransport>();
   std::vector<std::unique_ptr<Listener>> listeners;
   for (size_t s = 0; s < 2; ++s) {
@@ -354,7 +333,7 @@ TEST_F(TableClientTest, WorksThroughATrainersClient) {
         EXPECT_TRUE(met.ok()) << met.to_string();
         Floats all(10);
         EXPECT_TRUE(own.pull_dense(2, all).ok());
-        EXPECT_THAT(all, Each(-step));
+        EXPECT_THAT(all, Each(-2 * step));
         EXPECT_TRUE(own.barrier(CommBarrier::kReceive).ok());
       }
       if (trainer == 0) {

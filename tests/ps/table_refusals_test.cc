@@ -182,6 +182,10 @@ TEST(HandlerRefusals, NameTheTableAndTheCall) {
   ASSERT_TRUE(handler.add_sparse(*SparseTable::create(refusing_options()), 0).ok());
   EXPECT_EQ(handler.add_sparse(*SparseTable::create(refusing_options()), 0).message(),
             "table 6 already exists");
+  DenseTableOptions dense;
+  dense.sync = true;
+  EXPECT_EQ(handler.add(7, *DenseTable::create(dense)).message(),
+            "table 7 is synchronous: add_in_steps() adds it");
   const auto call = [&](auto message) {
     IgnoredReply reply;
     return handler

@@ -33,7 +33,6 @@ class TypedTables : public ::testing::Test {
     DenseTableOptions dense;
     dense.elements = 3;
     dense.learning_rate = 1;
-    dense.sync = true;
     auto table = DenseTable::create(dense);
     EXPECT_TRUE(table.ok());
     EXPECT_TRUE(tables_.add(kTable, *std::move(table)).ok());
@@ -71,7 +70,7 @@ TEST_F(TypedTables, LiveBesideTheVarsOfTheProgram) {
         ASSERT_TRUE(both.tables.push_dense(kTable, Floats(3, t == 0 ? 1 : 3)).ok());
         ASSERT_TRUE(both.tables.barrier(CommBarrier::kSend).ok());
         ASSERT_TRUE(both.tables.pull_dense(kTable, pulled[i]).ok());
-        EXPECT_THAT(pulled[i], Each(-2.0F * static_cast<float>(step + 1)));
+        EXPECT_THAT(pulled[i], Each(-4.0F * static_cast<float>(step + 1)));
         ASSERT_TRUE(both.tables.barrier(CommBarrier::kReceive).ok());
       }
       ASSERT_TRUE(both.trainer.leave().ok());
@@ -101,10 +100,9 @@ TEST_F(TypedTables, ARepeatedPushCountsOnce) {
   }
   request.sequence = 2;
   ASSERT_TRUE(channel->call(request, deadline, reply).ok());
-  ASSERT_TRUE(tables_.find(kTable)->apply_pending().ok());
   Floats values(3);
   ASSERT_TRUE(dynamic_cast<DenseTable&>(*tables_.find(kTable)).pull(values).ok());
-  EXPECT_THAT(values, ElementsAre(-2, -4, -6));  // the mean of two pushes, not of four
+  EXPECT_THAT(values, ElementsAre(-4, -8, -12));  // two pushes, not four
 }
 
 // The barriers do not wait for trainers that are done: one leaves the tables, the other the job.

@@ -120,6 +120,10 @@ Case make_case(uint64_t seed) {
   job.longest_step = random.chance(job.elastic ? 0.4 : 0.1)
                          ? random.between(2 * kSecond, 12 * kSecond)
                          : random.between(kMillisecond, 300 * kMillisecond);
+  // nothing keeps these trainers together: one that is done waits for the others, not longer than
+  // its deadline
+  if (job.mode != Mode::kSync)
+    job.longest_step = std::min(job.longest_step, job.deadline / job.steps);
   job.noise = make_noise(random);
   const bool replaces = random.chance(0.3);
   const uint64_t faults = random.below(5);

@@ -149,6 +149,20 @@ TEST_F(CheckpointServers, MissingServersAndSlicesAreErrors) {
   EXPECT_THAT(outcome(open().status()), HasSubstr("'beta' is on b:1, but is in no snapshot"));
 }
 
+TEST_F(CheckpointServers, SnapshotsOfAnotherDistributionAreRefused) {
+  for (const int64_t server : {0, 1}) {
+    io::LocalState state;
+    state.add_record("calls", "millrace.ps.calls 1 10 0\n");
+    const std::string identity = fmt::format("mode sync\nplan: server {} of 3\n", server);
+    state.add_record("identity", identity);
+    ASSERT_EQ(
+        outcome(io::save_checkpoint(state, folder_ / ("server-" + std::to_string(server)), 1)),
+        "ok");
+  }
+  EXPECT_THAT(outcome(open().status()),
+              HasSubstr("the snapshot was made for the servers of another job: "));
+}
+
 // ---- other numbers of servers
 
 constexpr int64_t kRows = 19;

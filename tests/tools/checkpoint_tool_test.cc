@@ -266,6 +266,23 @@ TEST_F(CheckpointTool, ExportsAModel) {
   EXPECT_THAT(missing.out, HasSubstr("'b': no input has the var"));
 }
 
+TEST_F(CheckpointTool, ExportsNoVariableThatTwoInputsHaveWithDifferentValues) {
+  make_checkpoint(1);
+  succeed("convert " + path("ck") + " --to fluid-separate -o " + path("same"));
+  succeed("convert " + path("ck") + " --to npz -o " + path("one.npz") + " --vars fc_0.w_0");
+  const std::string model = std::string(" --model-dir ") + kSeparate + " -o ";
+  succeed("export " + path("one.npz") + " " + path("ck") + " " + path("same") + model + path("m"));
+  std::string content = bytes(path("same/fc_0.b_0"));
+  content.back() = static_cast<char>(content.back() ^ 1);
+  put(path("same/fc_0.b_0"), content);
+  for (const char* const dry : {"", " --dry-run"}) {
+    const CheckpointToolTestResult differ = run("export " + path("one.npz") + " " + path("ck") +
+                                                " " + path("same") + model + path("m2") + dry);
+    EXPECT_EQ(differ.code, 3);
+    EXPECT_THAT(differ.out, HasSubstr("'fc_0.b_0': inputs 2 and 3 have different values"));
+  }
+}
+
 // A training run that stops and continues ends with the same bits as one that never stopped.
 TEST_F(CheckpointTool, RunsGoOnExactly) {
   std::ofstream data(path("d.csv"));

@@ -260,6 +260,27 @@ TEST_F(ProgramTools, KindsOfOutputExcludeEachOther) {
               Not(HasSubstr("has no effect")));
 }
 
+TEST_F(ProgramTools, WhatAFormOfTheProgramLeavesOutIsSaid) {
+  const std::string inspect = std::string("inspect-program ") + kTrainer + " ";
+  for (const char* const drawn : {"summary --shapes 2", "svg --shapes 2", "csv --no-attrs",
+                                  "dot --no-callstack", "html --no-attrs"})
+    EXPECT_THAT(run(inspect + "--format " + drawn).out, HasSubstr("has no effect: --format "));
+  for (const char* const read :
+       {"csv --shapes 2", "html --shapes 2", "json --no-attrs", "text --shapes 2"})
+    EXPECT_THAT(run(inspect + "--format " + read).out, Not(HasSubstr("has no effect")));
+  const std::string pair = std::string(kTrainer) + " " + kTrainer;
+  for (const std::string& tool :
+       {inspect, "diff-program " + pair + " ", std::string("migrate . ")}) {
+    const ProgramToolsTestResult two = run(tool + "--json --format html");
+    EXPECT_EQ(two.code, 2);
+    EXPECT_THAT(two.out, HasSubstr("--json and --format html: expected only one of them"));
+  }
+  EXPECT_EQ(run(inspect + "--json --format json").code, 0);
+  const ProgramToolsTestResult devices = run(inspect + "--devices");
+  EXPECT_EQ(devices.code, 2);
+  EXPECT_THAT(devices.out, HasSubstr("--devices: expected no PROGRAM"));
+}
+
 TEST_F(ProgramTools, AJobReportIsAPageOrATrace) {
   const ProgramToolsTestResult both =
       run("job-report --transpiled job --traces " + write("trace.json", "{}"));
@@ -284,6 +305,20 @@ TEST_F(ProgramTools, AReportOfAFleetJobNamesTheServerFileThatIsWrong) {
   EXPECT_THAT(said("{}", ""), HasSubstr("runtime.json"));
   EXPECT_THAT(said(R"({"endpoints": ["a:1"]})", "x"), HasSubstr("pserver_0/ps_desc.txt"));
   EXPECT_THAT(said(R"({"endpoints": ["a:1", "b:1"]})", ""), HasSubstr("pserver_1/ps_desc.txt"));
+  write("job/pserver_0/ps_desc.txt", "");
+  write("job/pserver_0/runtime.json", R"({"endpoints": ["a:1"]})");
+  EXPECT_THAT(run(report + " " + stats).out, HasSubstr("statistics of trainer 0 are given twice"));
+}
+
+TEST_F(ProgramTools, PassesThatChangeTheStartupProgramSaySo) {
+  const std::string net =
+      "--program tests/data/frontend/mlp.main.pb --startup "
+      "tests/data/frontend/mlp.startup.pb -o " +
+      path("out.pb") + " --force ";
+  const std::string passes = "transpile-program " + net + "--passes ";
+  EXPECT_THAT(run(passes + "'minimize{loss=mean_0.tmp_0}'").out,
+              HasSubstr("have changed the startup program, too, which is not written"));
+  EXPECT_THAT(run(passes + "canonicalize").out, Not(HasSubstr("startup program")));
 }
 
 TEST_F(ProgramTools, CsvHasALineAnOp) {

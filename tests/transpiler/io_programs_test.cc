@@ -51,6 +51,38 @@ TEST_F(IoProgramsTest, TheChiefFetchesWhatServersKeep) {
   EXPECT_THAT(shapes->strings(), ElementsAre("2,2", "2,2"));
 }
 
+// The servers are listed in another order than that of the slices.
+TEST_F(IoProgramsTest, StateThatIsListedAsWholeIsJoinedAsItsParameter) {
+  VarsDistributed overview;
+  for (const int64_t block : {1, 0}) {
+    DistributedVar var;
+    var.origin.name = "w";
+    var.origin.shape = {4, 2};
+    var.slice.name = block == 0 ? "w.block0" : "w.block1";
+    var.slice.shape = {2, 2};
+    var.is_slice = true;
+    var.block_id = block;
+    var.offset = 4 * block;
+    var.vtype = "Param";
+    var.endpoint = block == 0 ? "h:2" : "h:1";
+    DistributedVar mean = var;
+    mean.origin.name = "w_mean";
+    mean.slice = mean.origin;
+    mean.is_slice = false;
+    mean.offset = 0;
+    mean.vtype = "Optimizer";
+    mean.param = "w";
+    overview.add_distributed_var(var);
+    overview.add_distributed_var(mean);
+  }
+  overview_ = overview;
+  const auto out = save();
+  ASSERT_TRUE(out.ok()) << out.status().to_string();
+  EXPECT_THAT(op_lines(out->remote[0]->root(), {"slice_varnames", "endpoints"}),
+              ElementsAre("recv_save() #0 slice_varnames=[w_mean.slice.1,w_mean.slice.0] "
+                          "endpoints=[h:2,h:1]"));
+}
+
 TEST_F(IoProgramsTest, TheOtherTrainersSaveOnlyTheirOwn) {
   properties_.is_chief = false;
   properties_.distributed_lookup_table = "w";

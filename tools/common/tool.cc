@@ -152,6 +152,13 @@ bool Tool::given(const std::string& flag) const {
   return app_.get_option(flag)->count() > 0;
 }
 
+StatusOr<std::string> Tool::output_form(const std::string& format) const {
+  if (!common_.json || format == "json") return format;
+  if (!given("--format")) return std::string("json");
+  return Status(StatusCode::kUsage,
+                fmt::format("--json and --format {}: expected only one of them", format));
+}
+
 bool Tool::differs(const std::string& flag) const {
   const CLI::Option* const option = app_.get_option(flag);
   if (option->count() == 0) return false;

@@ -76,6 +76,9 @@ class Tool {
 
   /// True if the option was given on the command line or in the --config file.
   [[nodiscard]] bool given(const std::string& flag) const;
+  /// The form of the output: that of --format, or json with --json. Errors: kUsage if both are
+  /// given and contradict each other.
+  [[nodiscard]] StatusOr<std::string> output_form(const std::string& format) const;
   /// True if the option was given with a value other than its default.
   [[nodiscard]] bool differs(const std::string& flag) const;
 

@@ -39,8 +39,8 @@ constexpr unsigned kServes = kServerRun | kClusterRun;
 constexpr std::string_view kExamples = "--data|--files";
 constexpr Unread kRefuse = Unread::kRefuse;
 
-// Every option of the program except the common ones; --role, --cluster, --stats, --report and
-// --metrics have separate checks.
+// Every option of the program except the common ones; --cluster, --stats, --report and --metrics
+// have separate checks.
 constexpr Use kUses[] = {
     {"--program", kRuns | kListens, {}, kRefuse},
     {"--startup", kRuns | kListens, {}, kRefuse},
@@ -124,6 +124,7 @@ constexpr Use kUses[] = {
     {"--share-vars-output", kOnceRun, "--share-vars-program"},
     {"--trainer-id", kTrainerRun | kServerRun},
     {"--heter-id", kHeterRun},
+    {"--role", kPeers, {}, kRefuse},
     {"--transpiled", kPeers | kClusterRun, {}, kRefuse},
     {"--slices", kTrainerRun | kServerRun, {}, kRefuse},
     {"--job", kPeers},
@@ -239,6 +240,8 @@ Status check_unused(const Tool& tool, const RunOptions& options) {
   MILLRACE_RETURN_IF_ERROR(warn_alone(tool, options, run.kind));
   if ((run.kind & kRuns) == 0) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
+  if (options.inter_op && wants_parallel(options, devices))
+    tool.log(LogLevel::kWarning, "--inter-op has no effect: several devices run side by side");
   if (wants_parallel(options, devices) || options.ranks.data_parallel || tool.given("--rank"))
     return Ok();
   for (const std::string_view flag : kOfDevices) {

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "framework/base/file.h"
+#include "framework/export.h"
 #include "framework/read_program.h"
 #include "framework/text_form/parse.h"
 #include "jobs/distribute/made_program.h"
@@ -83,9 +84,13 @@ StatusOr<int> run_passes(Tool& tool, const TranspileOptions& options) {
   if (!manager.pipeline().steps.empty()) {
     tp::PassContext context(*ops);
     context.startup = startup.get();
+    const std::string before = startup == nullptr ? std::string() : export_program(*startup);
     const WatchedPasses watched(options, *ops);
     MILLRACE_RETURN_IF_ERROR(manager.run(*program, context, watched.options()).status());
-    for (const std::string& remark : context.remarks) tool.log(LogLevel::kDebug, remark);
+    if (startup != nullptr && export_program(*startup) != before)
+      tool.log(LogLevel::kWarning,
+               "the passes have changed the startup program, too, which is not written");
+    for (const std::string& remark : context.remarks) tool.log(LogLevel::kInfo, remark);
     if (options.timing) tool.log(LogLevel::kInfo, "\n" + watched.times());
   }
   if (options.strip_debug) jobs::strip_debug(*program);

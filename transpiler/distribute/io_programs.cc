@@ -1,5 +1,6 @@
 #include "transpiler/distribute/io_programs.h"
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 
@@ -62,15 +63,30 @@ StatusOr<std::vector<size_t>> order_by_block_id(const std::string& origin,
   return order;
 }
 
-// Order of the slices in the file: by block_id if the var is sliced, else as listed.
-// Errors: a gap or an overlap, for which the original would write a broken file.
-StatusOr<std::vector<size_t>> order_in_file(const std::string& origin,
-                                            const DistributedVars& vars) {
-  if (!vars.front()->is_slice) {
-    std::vector<size_t> order(vars.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    return order;
+// Order of copies, which may be slices of state that is listed as whole: as the slices of its
+// parameter where that is known, else as listed. The original writes such slices as listed, also
+// where servers have the slices of the parameter in another order.
+std::vector<size_t> order_of_copies(const VarsDistributed& overview, const DistributedVars& vars) {
+  std::vector<size_t> order(vars.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<int64_t> offsets;
+  for (const DistributedVar* const var : vars) {
+    for (const DistributedVar& other : overview.vars()) {
+      const bool is_beside = other.origin.name == var->param && other.endpoint == var->endpoint;
+      if (is_beside && other.is_slice) offsets.push_back(other.offset);
+    }
   }
+  if (offsets.size() == vars.size())
+    std::ranges::stable_sort(order, {}, [&](size_t i) { return offsets[i]; });
+  return order;
+}
+
+// Order of the slices in the file: by block_id if the var is sliced.
+// Errors: a gap or an overlap, for which the original would write a broken file.
+StatusOr<std::vector<size_t>> order_in_file(const VarsDistributed& overview,
+                                            const std::string& origin,
+                                            const DistributedVars& vars) {
+  if (!vars.front()->is_slice) return order_of_copies(overview, vars);
   MILLRACE_ASSIGN_OR_RETURN(std::vector<size_t> order, order_by_block_id(origin, vars));
   std::vector<VarSlice> slices;
   for (const size_t i : order) {
@@ -86,9 +102,9 @@ StatusOr<std::vector<size_t>> order_in_file(const std::string& origin,
   return order;
 }
 
-Status append_recv_save(Block& block, const std::string& origin, const DistributedVars& vars,
-                        const std::string& directory) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<size_t> order, order_in_file(origin, vars));
+Status append_recv_save(Block& block, const VarsDistributed& overview, const std::string& origin,
+                        const DistributedVars& vars, const std::string& directory) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<size_t> order, order_in_file(overview, origin, vars));
   std::vector<std::string> shapes;
   std::vector<std::string> local_names;
   std::vector<std::string> remote_names;
@@ -156,7 +172,8 @@ StatusOr<SavePrograms> make_save_programs(const Program& trainer, const VarsDist
   if (!remote.empty()) {
     auto program = Program::create();
     for (const auto& [origin, vars] : remote) {
-      MILLRACE_RETURN_IF_ERROR(append_recv_save(program->root(), origin, vars, directory));
+      MILLRACE_RETURN_IF_ERROR(
+          append_recv_save(program->root(), overview, origin, vars, directory));
     }
     out.remote.push_back(std::move(program));
   }
@@ -183,7 +200,7 @@ StatusOr<std::unique_ptr<Program>> make_fetch_program(const VarsDistributed& ove
     for (const DistributedVar& var : overview.vars())
       if (var.origin.name == name) vars.push_back(&var);
     if (vars.empty()) return NotFound("no server has the var {}", in_quotes(name));
-    MILLRACE_RETURN_IF_ERROR(append_recv_save(program->root(), name, vars, directory));
+    MILLRACE_RETURN_IF_ERROR(append_recv_save(program->root(), overview, name, vars, directory));
   }
   return program;
 }

@@ -67,7 +67,7 @@ Unary unary(llvm::StringRef type) {
       .Case("abs", [](double x) { return std::fabs(x); })
       .Case("floor", [](double x) { return std::floor(x); })
       .Case("ceil", [](double x) { return std::ceil(x); })
-      .Case("relu", [](double x) { return x < 0 ? 0 : x; })
+      .Case("relu", [](double x) { return x > 0 ? x : 0; })
       .Case("sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); })
       .Case("tanh", [](double x) { return std::tanh(x); })
       .Default(nullptr);

@@ -11,8 +11,7 @@ struct Relu {
   static constexpr GradSource kFrom = GradSource::kOut;
   template <typename T>
   T value(T x) const {
-    // NaN stays NaN
-    return x < T(0) ? T(0) : x;
+    return x > T(0) ? x : T(0);  // 0 for NaN, as where passes put it into another op
   }
   template <typename T>
   T grad(T out, T dout) const {

@@ -23,7 +23,7 @@ template <typename C>
 C activated(Activation activation, C x) {
   switch (activation) {
     case Activation::kRelu:
-      return x < C{0} ? C{0} : x;
+      return x > C{0} ? x : C{0};
     case Activation::kGelu:
       return x * C{0.5} * (C{1} + vmath::erf(x * static_cast<C>(0.70710678118654752)));
     case Activation::kGeluTanh: {

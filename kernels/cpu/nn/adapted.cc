@@ -133,7 +133,7 @@ Status keep_above_zero(const KernelContext& ctx, Tensor& to) {
   MILLRACE_RETURN_IF_ERROR(bring_to(ctx.device(), to, nullptr));
   return dispatch<FloatTypes>(to.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
-    for (T& x : to.values<T>()) x = x < T(0) ? T(0) : x;
+    for (T& x : to.values<T>()) x = x > T(0) ? x : T(0);
     return Ok();
   });
 }

@@ -108,7 +108,7 @@ void normalise(const BatchNormForward<T>& f, const BatchNormAttrs& attrs, const 
     map_channel_range(l, begin, end, f.y, [value](int64_t c) {
       return [inner = value(c)](int64_t at) {
         const C y = inner(at);
-        return y < C{0} ? C{0} : y;
+        return y > C{0} ? y : C{0};
       };
     });
     return;
@@ -117,7 +117,7 @@ void normalise(const BatchNormForward<T>& f, const BatchNormAttrs& attrs, const 
   map_channel_range(l, begin, end, f.y, [value, z](int64_t c) {
     return [inner = value(c), z](int64_t at) {
       const C y = inner(at) + static_cast<C>(z[at]);
-      return y < C{0} ? C{0} : y;
+      return y > C{0} ? y : C{0};
     };
   });
 }
@@ -155,7 +155,7 @@ void pass_through(const BatchNormForward<T>& f, const BatchNormAttrs& attrs,
   using C = Compute<T>;
   for (int64_t c = 0; c < l.channels * l.of_channel(); ++c) {
     const C y = static_cast<C>(f.x[c]) + (f.z == nullptr ? C{0} : static_cast<C>(f.z[c]));
-    f.y[c] = static_cast<T>(attrs.relu && y < C{0} ? C{0} : y);
+    f.y[c] = static_cast<T>(attrs.relu && !(y > C{0}) ? C{0} : y);
   }
   std::fill_n(f.saved_mean, l.channels, Compute<T>{0});
   std::fill_n(f.saved_deviation, l.channels, Compute<T>{0});

@@ -68,7 +68,7 @@ void rectify(const dnn::Convolution& spec, Tensor& images) {
       case dnn::Rectifier::kNone:
         return;
       case dnn::Rectifier::kRelu:
-        v = v < T(0) ? T(0) : v;
+        v = v > T(0) ? v : T(0);
         break;
       case dnn::Rectifier::kRelu6:
         v = std::min(std::max(v, T(0)), alpha);

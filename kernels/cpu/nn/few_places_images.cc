@@ -26,7 +26,7 @@ bool fills_groups(int64_t images) {
 float rectified(dnn::Rectifier rectifier, float alpha, float x) {
   switch (rectifier) {
     case dnn::Rectifier::kRelu:
-      return x < 0.0F ? 0.0F : x;
+      return x > 0.0F ? x : 0.0F;
     case dnn::Rectifier::kRelu6:
       return std::min(x < 0.0F ? 0.0F : x, alpha);
     case dnn::Rectifier::kLeakyRelu:

@@ -159,7 +159,7 @@ inline void column_affine(const NormForward& f, int64_t first, const float* mean
     for_image(f.l, image, [&](int64_t at, auto) {
       V value = (L::in(x + at) - middle) * times + plus;
       if constexpr (kSummand) value += L::in(z + at);
-      if constexpr (kRelu) value = value < 0.0F ? V{} : value;  // NaN stays NaN
+      if constexpr (kRelu) value = value > 0.0F ? value : V{};  // 0 for NaN
       L::out(y + at) = value;
     });
   });

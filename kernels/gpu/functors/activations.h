@@ -25,9 +25,9 @@ constexpr float softplus_of(float x) {
 }
 
 // Piecewise linear functions.
-/// NaN stays NaN. Op relu; the gradient reads the result.
+/// NaN becomes 0. Op relu; the gradient reads the result.
 struct Relu {
-  [[nodiscard]] constexpr float of(float x) const { return x < 0.0F ? 0.0F : x; }
+  [[nodiscard]] constexpr float of(float x) const { return x > 0.0F ? x : 0.0F; }
   [[nodiscard]] constexpr float grad(float v, float dout) const { return v > 0.0F ? dout : 0.0F; }
 };
 /// Op relu6; the gradient reads the result.

@@ -35,12 +35,13 @@ struct FinishConv {
     y[i] = rectified(value);
   }
 
-  // NaN is kept.
+  // kRelu makes 0 of NaN, as the op relu; the others keep it.
   [[nodiscard]] constexpr float rectified(float x) const {
     if (rectifier == Rectifier::kNone) return x;
     if (rectifier == Rectifier::kLeakyRelu) return x < 0.0F ? x * alpha : x;
+    if (rectifier == Rectifier::kRelu) return x > 0.0F ? x : 0.0F;
     const float positive = x < 0.0F ? 0.0F : x;
-    return rectifier == Rectifier::kRelu6 && positive > alpha ? alpha : positive;
+    return positive > alpha ? alpha : positive;
   }
 };
 

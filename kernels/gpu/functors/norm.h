@@ -113,7 +113,7 @@ struct NormTraining {
   float* saved_deviation;  ///< 1 / sqrt(variance + epsilon)
   float momentum;          ///< weight of the old running statistics
   float epsilon;           ///< added to the variance
-  bool relu;               ///< results below 0 become 0
+  bool relu;               ///< results below 0, and NaN, become 0
   const float* z;          ///< added before relu, with the dims of x; null: 0; may be y
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
@@ -129,7 +129,7 @@ struct NormTraining {
     for (PartWalk walk(of, team, row); walk.more(); walk.next()) {
       const int64_t at = walk.at;
       const float value = (x[at] - m) * factor + summand + (z == nullptr ? 0.0F : z[at]);
-      y[at] = relu && value < 0.0F ? 0.0F : value;
+      y[at] = relu && !(value > 0.0F) ? 0.0F : value;
     }
     if (team.rank() != 0 || row % of.parts != 0) return;
     const float old = momentum;
@@ -151,13 +151,13 @@ struct NormInference {
   const float* mean;      ///< running mean
   const float* variance;  ///< running variance
   float epsilon;
-  bool relu;  ///< negative results become 0
+  bool relu;  ///< negative results and NaN become 0
   constexpr void operator()(int64_t i) const {
     const int64_t c = i / images.inner % images.channels;
     const float deviation = 1.0F / std::sqrt(variance[c] + epsilon);
     const float factor = deviation * (scale == nullptr ? 1.0F : scale[c]);
     const float value = (x[i] - mean[c]) * factor + (bias == nullptr ? 0.0F : bias[c]);
-    y[i] = relu && value < 0.0F ? 0.0F : value;
+    y[i] = relu && !(value > 0.0F) ? 0.0F : value;
   }
 };
 
