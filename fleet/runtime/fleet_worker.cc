@@ -15,6 +15,7 @@
 #include "ps/table/client_caller.h"
 #include "ps/table/table_sender.h"
 #include "ps/table/typed_table.h"
+#include "transpiler/distribute/table_plan.h"
 #include "transpiler/fleet/fleet_programs.h"
 #include "transpiler/fleet/row_gradients.h"
 #include "transpiler/roles.h"
@@ -164,7 +165,8 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   MILLRACE_RETURN_IF_ERROR(worker->set_plan(setup));
   worker->main_ =
       setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.main) : setup.main->clone();
-  if (setup.mode != ps::CommMode::kGeo)
+  if (setup.mode != ps::CommMode::kGeo) {
+    MILLRACE_RETURN_IF_ERROR(transpiler::check_lookups(*worker->main_, /*distributed=*/true));
     MILLRACE_RETURN_IF_ERROR(transpiler::restore_row_gradients(*worker->main_));
   worker->rate_main_ = take_rate_program(*worker->main_);
   worker->scheduled_rate_ = find_scheduled_rate(*worker->main_);
