@@ -168,6 +168,7 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   if (setup.mode != ps::CommMode::kGeo) {
     MILLRACE_RETURN_IF_ERROR(transpiler::check_lookups(*worker->main_, /*distributed=*/true));
     MILLRACE_RETURN_IF_ERROR(transpiler::restore_row_gradients(*worker->main_));
+  }
   worker->rate_main_ = take_rate_program(*worker->main_);
   worker->scheduled_rate_ = find_scheduled_rate(*worker->main_);
   MILLRACE_ASSIGN_OR_RETURN(worker->rate_table_, described_rate_table(setup.description));
@@ -409,7 +410,8 @@ Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<st
 
 Status FleetWorker::step(const executor::NamedValues& feeds,
                          const std::vector<std::string>& fetches, std::vector<Value>& results) {
-  client_->set_step(step_++);
+  client_->set_step(step_);
+  if (local_) MILLRACE_RETURN_IF_ERROR(local_->keep(step_, scope_));
   using Clock = std::chrono::steady_clock;
   std::vector<std::string> wanted = fetches;
   for (const RowSource& source : row_sources_) wanted.push_back(source.grad);
@@ -424,6 +426,7 @@ Status FleetWorker::step(const executor::NamedValues& feeds,
   if (mode_ == ps::CommMode::kSync || mode_ == ps::CommMode::kHalfAsync)
     MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
   MILLRACE_RETURN_IF_ERROR(communicator_->finish_step(scope_));
+  ++step_;
   waited_ += std::chrono::duration<double>(Clock::now() - ran).count();
   return Ok();
 }

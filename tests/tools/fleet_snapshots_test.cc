@@ -2,6 +2,7 @@
 // jobs.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -15,6 +16,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/fleet.h"
+#include "executor/array_values.h"
 #include "io/checkpoint/folder.h"
 #include "tests/support/process.h"
 #include "tests/tools/ctr_folder.h"
@@ -91,6 +94,34 @@ class FleetSnapshots : public CtrFolder {
     for (const auto& process : processes_)
       EXPECT_EQ(process->wait(kTimeoutMs), 0) << process->output();
   }
+  // A worker of the job in this process, by a loop of its own. \returns how often it went back
+  int train_in_own_loop(int worker) {
+    api::Fleet fleet(*api::Connection::open());
+    check(fleet.init({.id = worker, .worker_num = kWorkers, .server_endpoints = servers_}));
+    check(fleet.distributed_optimizer({.method = Adam{}, .learning_rate = 0.1}, {.a_sync = false}));
+    const std::string loss = ctr_job::loss_name();
+    check(fleet.minimize(*ctr_job::program_of("origin_main.pb"),
+                         *ctr_job::program_of("origin_startup.pb"), loss));
+    check(fleet.init_worker());
+    int returns = 0;
+    while (fleet.next_step() < kSteps) {
+      const int64_t step = fleet.next_step();
+      const NamedValues feeds = ctr_job::feeds_of(worker, static_cast<int>(step));
+      const auto results = fleet.step(*executor::to_arrays(feeds), {loss});
+      if (results.ok()) {
+        const auto found = results->at(loss).values<float>();
+        EXPECT_EQ(std::vector<float>(found.begin(), found.end()),
+                  losses_.at(fmt::format("t{}/step{}/{}", worker, step, loss)));
+        continue;
+      }
+      EXPECT_TRUE(fleet.must_go_back()) << results.status().to_string();
+      if (!fleet.must_go_back()) break;
+      check(fleet.go_back());
+      ++returns;
+    }
+    check(fleet.stop_worker());
+    return returns;
+  }
   // True if that holds before the time of a test is over.
   template <typename Holds>
   static bool soon(Holds&& holds) {
@@ -153,6 +184,22 @@ TEST_F(FleetSnapshots, ASynchronousJobGoesBackToTheSnapshotOfAKilledServer) {
 // A server that was lost before its first snapshot gets the first parameters again.
 TEST_F(FleetSnapshots, AServerThatIsLostAtTheStartGetsTheFirstParametersAgain) {
   make_job("sync");
+TEST_F(FleetSnapshots, LoopsOfOnesOwnGoBackToTheSnapshotOfAKilledServer) {
+  make_job("sync");
+  run_undisturbed();
+  const Words flags{"--snapshot-every", "4"};
+  processes_.push_back(server(0, joined(flags, {"--kill-point", "server/before-apply:7"})));
+  processes_.push_back(server(1, flags));
+  std::array<int, kWorkers> returns{};
+  std::vector<std::thread> workers;
+  for (int t = 0; t < kWorkers; ++t)
+    workers.emplace_back([&, t] { returns[static_cast<size_t>(t)] = train_in_own_loop(t); });
+  replace_first_server(flags);
+  for (std::thread& worker : workers) worker.join();
+  expect_all_end_well();
+  for (const int each : returns) EXPECT_GT(each, 0);
+}
+
   run_undisturbed();
   const Words flags{"--snapshot-every", "4"};
   for (const std::string point : {"server/before-apply:1", "snapshot/begin"}) {
