@@ -47,10 +47,10 @@ class FleetSnapshots : public CtrFolder {
     losses_ = floats_in(at("out.npz"));
   }
   [[nodiscard]] std::unique_ptr<spawn::Process> server(int i, const Words& more) const {
-    return std::make_unique<spawn::Process>(
-        joined({spawn::tool("pserver"), "--program", at(fmt::format("job/pserver_{}/__model__", i)),
-                "--snapshot-dir", at("snapshots")},
-               more));
+    return std::make_unique<spawn::Process>(joined(
+        {spawn::tool("pserver"), "--program", at(fmt::format("{}/pserver_{}/__model__", job_, i)),
+         "--snapshot-dir", at(snapshots_)},
+        more));
   }
   [[nodiscard]] std::unique_ptr<spawn::Process> trainer(int t, const Words& more = {}) const {
     return std::make_unique<spawn::Process>(joined({spawn::tool("run-program"),
@@ -59,11 +59,11 @@ class FleetSnapshots : public CtrFolder {
                                                     "--trainer-id",
                                                     std::to_string(t),
                                                     "--transpiled",
-                                                    at("job"),
+                                                    at(job_),
                                                     "--feed-steps",
                                                     at(fmt::format("feeds_{}.npz", t)),
                                                     "--steps",
-                                                    std::to_string(kSteps),
+                                                    std::to_string(steps_),
                                                     "--fetch",
                                                     ctr_job::loss_name(),
                                                     "--output",
@@ -140,6 +140,9 @@ class FleetSnapshots : public CtrFolder {
     }
   }
 
+  std::string job_ = "job";
+  std::string snapshots_ = "snapshots";
+  int steps_ = kSteps;
   std::vector<std::string> servers_;
   Processes processes_;  ///< two servers, two trainers
   Arrays whole_;
@@ -181,9 +184,6 @@ TEST_F(FleetSnapshots, ASynchronousJobGoesBackToTheSnapshotOfAKilledServer) {
   }
 }
 
-// A server that was lost before its first snapshot gets the first parameters again.
-TEST_F(FleetSnapshots, AServerThatIsLostAtTheStartGetsTheFirstParametersAgain) {
-  make_job("sync");
 TEST_F(FleetSnapshots, LoopsOfOnesOwnGoBackToTheSnapshotOfAKilledServer) {
   make_job("sync");
   run_undisturbed();
@@ -200,6 +200,9 @@ TEST_F(FleetSnapshots, LoopsOfOnesOwnGoBackToTheSnapshotOfAKilledServer) {
   for (const int each : returns) EXPECT_GT(each, 0);
 }
 
+// A server that was lost before its first snapshot gets the first parameters again.
+TEST_F(FleetSnapshots, AServerThatIsLostAtTheStartGetsTheFirstParametersAgain) {
+  make_job("sync");
   run_undisturbed();
   const Words flags{"--snapshot-every", "4"};
   for (const std::string point : {"server/before-apply:1", "snapshot/begin"}) {
@@ -233,6 +236,51 @@ TEST_F(FleetSnapshots, AJobThatIsStartedAgainContinuesWithItsRates) {
   expect_all_end_well();
   EXPECT_THAT(processes_[2]->output(), HasSubstr("trainer 0 begins at step 4"));
   expect_undisturbed(4);
+}
+
+// Two servers, then three, then one: the same bits as without a change, with optimizers whose state
+// has numbers for all elements.
+TEST_F(FleetSnapshots, AJobContinuesOnOtherNumbersOfServers) {
+  make_job("sync");
+  run_undisturbed();
+  steps_ = 5;
+  start_all({"--snapshot-every", "5"});
+  expect_all_end_well();
+  const auto reshard_for = [&](const std::string& job) {
+    const std::string from = std::exchange(job_, job);
+    const std::string old = std::exchange(snapshots_, job + "_snapshots");
+    succeed("checkpoint", {"reshard", at(old), "--slices", at(from), "--to-slices", at(job_), "-o",
+                           at(snapshots_)});
+  };
+  const auto run_on = [&](int servers, int steps) {
+    processes_.clear();
+    for (int i = 0; i < servers; ++i) processes_.push_back(server(i, {"--snapshot-every", "5"}));
+    steps_ = steps;
+    for (int t = 0; t < kWorkers; ++t) processes_.push_back(trainer(t));
+    expect_all_end_well();
+    EXPECT_THAT(processes_.back()->output(),
+                HasSubstr(fmt::format("begins at step {}", steps == 10 ? 5 : 10)));
+  };
+  const std::string list = spawn::free_endpoints(3);
+  const size_t second = list.find(',') + 1;
+  const size_t third = list.find(',', second) + 1;
+  transpile(
+      "three", "sync",
+      {list.substr(0, second - 1), list.substr(second, third - 1 - second), list.substr(third)});
+  reshard_for("three");
+  run_on(3, 10);
+  transpile("one", "sync", {servers_[0]});
+  reshard_for("one");
+  run_on(1, kSteps);
+  expect_undisturbed(10);
+  transpile("other", "async", {servers_[0]});
+  const Ended refused = run("checkpoint", {"reshard", at(snapshots_), "--slices", at(job_),
+                                           "--to-slices", at("other"), "-o", at("refused")});
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.output, HasSubstr("the new job is not synchronous"));
+  const Ended foreign = run("checkpoint", {"reshard", at("snapshots"), "--slices", at("three"),
+                                           "--to-slices", at("one"), "-o", at("refused")});
+  EXPECT_NE(foreign.code, 0);
 }
 
 TEST_F(FleetSnapshots, ASnapshotOfAnotherJobIsRefused) {
