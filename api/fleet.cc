@@ -64,11 +64,6 @@ struct Fleet::Parts {
   /// The job, if servers run optimizer blocks; `fleet` then has the role alone. Null: they do not.
   std::unique_ptr<jobs::TranspiledFleet> transpiled = nullptr;
 
-  [[nodiscard]] Status no_transpiled(const char* call) const {
-    if (transpiled == nullptr) return Ok();
-    return Unimplemented("{} in a job whose servers run optimizer blocks (TranspilerStrategy)",
-                         call);
-  }
   [[nodiscard]] Status init_transpiled(const FleetWorkerOptions& options,
                                        const fleet::WaitOptions* wait) const;
   [[nodiscard]] Status step(const executor::NamedValues& feeds,
@@ -155,8 +150,9 @@ Status Fleet::distributed_optimizer(const MinimizeOptions& optimizer,
   const std::string scratch = fleet::process_environment()("TMPDIR").value_or("/tmp");
   MILLRACE_ASSIGN_OR_RETURN(
       parts_->transpiled,
-      jobs::TranspiledFleet::create(std::move(role), optimizer,
-                                    {strategy.config, strategy.communicator}, scratch));
+      jobs::TranspiledFleet::create(
+          std::move(role), optimizer,
+          {strategy.config, strategy.communicator, strategy.sparse_tables}, scratch));
   return Ok();
 }
 
@@ -246,12 +242,24 @@ StatusOr<Array> Fleet::get(const std::string& name) const {
 }
 
 int64_t Fleet::first_step() const {
-  return parts_->fleet.first_step();
+  return parts_->transpiled != nullptr ? parts_->transpiled->first_step()
+                                       : parts_->fleet.first_step();
+}
+int64_t Fleet::next_step() const {
+  return parts_->transpiled != nullptr ? parts_->transpiled->next_step()
+                                       : parts_->fleet.next_step();
+}
+bool Fleet::must_go_back() const {
+  return parts_->transpiled != nullptr ? parts_->transpiled->must_go_back()
+                                       : parts_->fleet.must_go_back();
+}
+Status Fleet::go_back() {
+  return parts_->transpiled != nullptr ? parts_->transpiled->go_back() : parts_->fleet.go_back();
 }
 
 Status Fleet::barrier_worker() {
-  MILLRACE_RETURN_IF_ERROR(parts_->no_transpiled("barrier_worker"));
-  return parts_->fleet.barrier_worker();
+  return parts_->transpiled != nullptr ? parts_->transpiled->barrier_worker()
+                                       : parts_->fleet.barrier_worker();
 }
 Status Fleet::wait_for_all() {
   if (parts_->transpiled != nullptr) return parts_->transpiled->wait_for_all();
@@ -277,12 +285,14 @@ Status Fleet::save_inference_model(const FleetFolder& to, const std::vector<std:
   return parts_->fleet.save_inference_model(target_of(to), feeds, fetches);
 }
 Status Fleet::load_model(const FleetFolder& from) {
-  MILLRACE_RETURN_IF_ERROR(parts_->no_transpiled("load_model"));
+  if (parts_->transpiled != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto target, transpiled_target_of(from));
+    return parts_->transpiled->load_model(target);
+  }
   return parts_->fleet.load_model(target_of(from));
 }
 Status Fleet::shrink() {
-  MILLRACE_RETURN_IF_ERROR(parts_->no_transpiled("shrink"));
-  return parts_->fleet.shrink();
+  return parts_->transpiled != nullptr ? parts_->transpiled->shrink() : parts_->fleet.shrink();
 }
 
 }  // namespace millrace::api

@@ -71,6 +71,9 @@ class TranspilerStrategy {
   transpiler::DistributeTranspilerConfig config = {};  ///< the program configuration
   /// Settings of the communicator by name (TrainerRuntimeConfig): communicator_send_queue_size, ...
   std::map<std::string, std::string> communicator = {};
+  /// JSON: embeddings that become typed tables of the servers (JobOptions::sparse_tables); empty:
+  /// none.
+  std::string sparse_tables = {};
 
  private:
   TranspilerStrategy() = default;
@@ -191,11 +194,29 @@ class Fleet {
   /// them, and starts sending gradients. Errors: kDistributed; those of the startup program.
   Status init_worker(const FleetWorkerOptions& options = {});
   /// Runs one step. \param feeds  by var name; dtype and dims as declared
-  /// Errors: those of PreparedProgram::run(); kDistributed.
+  /// Errors: those of PreparedProgram::run(); kDistributed. The step counts as not done. Where
+  /// must_go_back() then is true, call go_back() and feed from next_step() on:
+  ///
+  ///   while (fleet.next_step() < steps) {
+  ///     const Status done = fleet.step(batch(fleet.next_step())).status();
+  ///     if (done.ok()) continue;
+  ///     if (!fleet.must_go_back()) return done;
+  ///     MILLRACE_RETURN_IF_ERROR(fleet.go_back());
+  ///   }
   StatusOr<Arrays> step(const Arrays& feeds, const std::vector<std::string>& fetches = {});
   /// The step from which this worker trains: 0, unless the servers of a synchronous job loaded
   /// snapshots. Feed from that step on.
   [[nodiscard]] int64_t first_step() const;
+  /// Number of the next step: first_step() after init_worker().
+  [[nodiscard]] int64_t next_step() const;
+  /// True after an error of step(), train_from_dataset(), wait_for_all() or stop_worker() that
+  /// go_back() fixes: a server of a synchronous job was started again, and its snapshot is older.
+  [[nodiscard]] bool must_go_back() const;
+  /// Goes back to the step of the servers' snapshots, as all workers must; next_step() then returns
+  /// it. A dataset continues there with EpochOptions::first_batch: next_step() less the step at
+  /// which the epoch began. Errors: kDistributed if a server or this worker no longer has the state
+  /// of that step; called before init_worker().
+  Status go_back();
   /// Runs one step for every batch of a data set (api/dataset.h). Give each worker its files
   /// (split_files()), or all of them and DatasetOptions::divide.
   /// Errors: those of step(), with the number of the batch; those of the readers of the data set,
@@ -205,8 +226,8 @@ class Fleet {
   /// A parameter of this worker, as last received. Errors: kNotFound; kInvalidArgument if it is not
   /// a dense array.
   [[nodiscard]] StatusOr<Array> get(const std::string& name) const;
-  /// Waits for all workers. Errors: kDistributed at the deadline; kUnimplemented with a
-  /// TranspilerStrategy, whose synchronous workers meet in every step.
+  /// Waits for all workers; with a TranspilerStrategy between two steps. Errors: kDistributed at
+  /// the deadline.
   Status barrier_worker();
   /// Ends training: sends what waits, and receives the final parameters when all workers have done
   /// so. No steps may follow; saving may. Errors: kDistributed at the deadline.
@@ -226,11 +247,14 @@ class Fleet {
   Status save_inference_model(const FleetFolder& to, const std::vector<std::string>& feeds,
                               const std::vector<std::string>& fetches);
   /// Loads what save_persistables() has written; every worker must call it, between two steps.
-  /// Errors: kNotFound, kInvalidData with the file; kDistributed; kUnimplemented with a
-  /// TranspilerStrategy.
+  /// With a TranspilerStrategy the first worker reads the folder and sends the servers their
+  /// variables; every worker reads those that only workers hold.
+  /// Errors: kNotFound, kInvalidData with the file; kDistributed; kUnimplemented for geo jobs, for
+  /// synchronous servers that take snapshots, and for typed tables with a TranspilerStrategy.
   Status load_model(const FleetFolder& from);
   /// Ends a day of all sparse tables, whose statistics then decay; every worker must call it.
-  /// Errors: kDistributed; kUnimplemented with a TranspilerStrategy.
+  /// Errors: kDistributed; kInvalidArgument for a TranspilerStrategy without sparse_tables;
+  /// kUnimplemented for synchronous servers that take snapshots.
   Status shrink();
 
  private:

@@ -165,7 +165,8 @@ bool Trainer::must_go_back() const {
 }
 
 Status Trainer::go_back() {
-  MILLRACE_ASSIGN_OR_RETURN(parts_->next, parts_->trainer->go_back());
+  MILLRACE_ASSIGN_OR_RETURN(parts_->next, parts_->trainer->go_back_until_settled());
+  parts_->finished = false;
   return Ok();
 }
 

@@ -126,9 +126,11 @@ class Trainer {
   /// A worker thread runs no more steps; the others do not wait for it any longer.
   Status worker_leaves();
 
-  /// True after an error of step() that going back can fix: a server restarted at an older step.
+  /// True after an error of step() or finish() that going back can fix: a server restarted at an
+  /// older step.
   [[nodiscard]] bool must_go_back() const;
-  /// Goes back to the step of the servers' snapshots, which next_step() then returns. Errors:
+  /// Goes back to the step of the servers' snapshots, which next_step() then returns; training
+  /// continues, also after finish() has failed. Errors:
   /// kDistributed if a server or this trainer no longer has the state of that step.
   Status go_back();
 

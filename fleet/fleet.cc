@@ -267,6 +267,11 @@ Status Fleet::step(const executor::NamedValues& feeds, const std::vector<std::st
   return worker_->step(feeds, fetches, results);
 }
 
+Status Fleet::go_back() {
+  MILLRACE_RETURN_IF_ERROR(need_worker("go_back"));
+  return worker_->go_back().status();
+}
+
 Status Fleet::stop_worker() {
   MILLRACE_RETURN_IF_ERROR(need_worker("stop_worker"));
   return worker_->stop();

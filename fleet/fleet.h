@@ -108,12 +108,18 @@ class Fleet {
   /// servers.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
               std::vector<Value>& results);
-  /// The step from which this worker trains, after init_worker(): FleetWorker::first_step(). Where
-  /// a server is lost later and its snapshot is older, step() returns an error, and the job has to
-  /// be started again.
+  /// The step from which this worker trains, after init_worker(): FleetWorker::first_step().
   [[nodiscard]] int64_t first_step() const {
     return worker_ == nullptr ? 0 : worker_->first_step();
   }
+  /// The step that step() runs next. One that ends with an error counts as not done.
+  [[nodiscard]] int64_t next_step() const { return worker_ == nullptr ? 0 : worker_->next_step(); }
+  /// True after an error of step(), or of another call to servers, that go_back() fixes: a server
+  /// of a synchronous job was started again with an older snapshot.
+  [[nodiscard]] bool must_go_back() const { return worker_ != nullptr && worker_->must_go_back(); }
+  /// Goes back to the step of the servers' snapshots, which next_step() then returns: feed from
+  /// that step on. Errors: called before init_worker(); those of FleetWorker::go_back().
+  Status go_back();
   /// Sends what waits and reports to the servers that this worker is done. Errors: called before
   /// init_worker().
   Status stop_worker();

@@ -47,7 +47,7 @@ block 0 {
 }
 )";
 
-Arrays batch(int step) {
+Arrays batch(int64_t step) {
   std::vector<int64_t> ids;
   std::vector<float> y;
   for (int row = 0; row < 8; ++row) {
@@ -74,10 +74,19 @@ millrace::StatusOr<api::Fleet> prepared(const api::Connection& connection, bool 
 Status work(const api::Connection& connection, const std::string& folder) {
   MILLRACE_ASSIGN_OR_RETURN(api::Fleet worker, prepared(connection, /*is_server=*/false));
   MILLRACE_RETURN_IF_ERROR(worker.init_worker({.wait_for_servers = std::nullopt}));
-  for (int step = 0; step < 60; ++step) {
-    MILLRACE_ASSIGN_OR_RETURN(const Arrays results, worker.step(batch(step), {"loss"}));
-    if (step % 20 == 0)
-      std::cout << "step " << step << ": loss " << results.at("loss").values<float>()[0] << "\n";
+  while (worker.next_step() < 60) {
+    const int64_t step = worker.next_step();
+    const auto results = worker.step(batch(step), {"loss"});
+    if (results.ok()) {
+      if (step % 20 == 0)
+        std::cout << "step " << step << ": loss " << results->at("loss").values<float>()[0] << "\n";
+    } else if (worker.must_go_back()) {
+      // a server with snapshots was lost and started again: all workers repeat the steps after its
+      // last snapshot
+      MILLRACE_RETURN_IF_ERROR(worker.go_back());
+    } else {
+      return results.status();
+    }
   }
   MILLRACE_RETURN_IF_ERROR(worker.wait_for_all());
   MILLRACE_RETURN_IF_ERROR(

@@ -88,20 +88,35 @@ Rule rule_of_op(const Op& op, const ps::UpdateOpKind& kind) {
   return rule;
 }
 
-// Workers of geo jobs update embeddings themselves, by gradients that are selected rows.
-Status check_geo_update(const Op& optimizer, const TableFacts& table) {
-  const bool is_dense_only = optimizer.type() == "lars_momentum" || optimizer.type() == "dpsgd";
-  if (!table.is_sparse || !is_dense_only) return Ok();
+constexpr llvm::StringLiteral kUpdatesOfRows[] = {"sgd", "adam", "adamax", "adamw"};
+
+// Workers of geo jobs update embeddings themselves, by gradients that are selected rows. The ops of
+// the original take a parameter that is declared as rows (sparse_embedding) only in some updates.
+Status check_geo_update(const Op& optimizer, const JobSpec& job, const TableFacts& table) {
+  const llvm::StringRef type = optimizer.type();
+  if (!table.is_sparse) return Ok();
+  if (type == "lars_momentum" || type == "dpsgd")
+    return Unimplemented(
+               "'{}' is updated by '{}' on the workers: Grad must be dense, found selected rows",
+               table.param, type.str())
+        .at(optimizer.location());
+  const Var* const param = optimizer.block().find_var(table.param);
+  const bool is_declared_as_rows = param != nullptr && param->kind() == VarKind::kSelectedRows;
+  if (!is_declared_as_rows || llvm::is_contained(kUpdatesOfRows, type) ||
+      job.strategy.all_optimizers())
+    return Ok();
   return Unimplemented(
-             "'{}' is updated by '{}' on the workers: Grad must be dense, found selected rows",
-             table.param, optimizer.type().str())
+             "'{}' is declared as rows and updated by '{}' on the workers; the original does that "
+             "by sgd, adam, adamax and adamw only",
+             table.param, type.str())
+      .with_hint("set all_optimizers of the strategy; workers then hold the whole embedding")
       .at(optimizer.location());
 }
 
 StatusOr<Rule> rule_of(const Op& optimizer, ps::CommMode mode, const JobSpec& job,
                        const TableFacts& table) {
   if (mode == ps::CommMode::kGeo) {
-    MILLRACE_RETURN_IF_ERROR(check_geo_update(optimizer, table));
+    MILLRACE_RETURN_IF_ERROR(check_geo_update(optimizer, job, table));
     return geo_sum();
   }
   if (table.is_data_norm) return summary();

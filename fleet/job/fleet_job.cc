@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "fleet/job/common_accessor.h"
@@ -82,8 +83,24 @@ StatusOr<FleetJob> FleetJob::create(const Program& main, const Program& startup,
   job.startup_ = &startup;
   job.spec_ = std::move(spec);
   MILLRACE_RETURN_IF_ERROR(job.take_heter_workers());
+  MILLRACE_RETURN_IF_ERROR(job.mode_ == ps::CommMode::kGeo
+                               ? transpiler::check_geo_lookups(*job.main_)
+                               : transpiler::check_lookups(*job.main_, /*distributed=*/false));
   MILLRACE_ASSIGN_OR_RETURN(job.plan_, transpiler::plan_tables(*job.main_));
   return job;
+}
+
+void FleetJob::add_remarks(std::vector<std::string>& remarks) const {
+  for (std::string& remark : strategy_remarks(spec_.strategy, plan_))
+    remarks.push_back(std::move(remark));
+  if (!spec_.worker_endpoints.empty() &&
+      spec_.worker_endpoints.size() != static_cast<size_t>(spec_.workers))
+    remarks.push_back(
+        fmt::format("the job has {} workers, although {} endpoints of workers are given",
+                    spec_.workers, spec_.worker_endpoints.size()));
+  if (mode_ == ps::CommMode::kGeo) return;
+  const Status lookups = transpiler::check_lookups(*main_, /*distributed=*/true);
+  if (!lookups.ok()) remarks.push_back("the job will not run: " + lookups.message());
 }
 
 StatusOr<RoleOutput> FleetJob::role(const JobRole& role) const {
@@ -110,8 +127,7 @@ StatusOr<RoleOutput> FleetJob::role(const JobRole& role) const {
                                        .computed_rate = rate.is_computed ? rate.var : ""}));
     transpiler::number_heter_calls(*out.programs.main, role.index);
   }
-  for (std::string& remark : strategy_remarks(spec_.strategy, plan_))
-    out.programs.remarks.push_back(std::move(remark));
+  add_remarks(out.programs.remarks);
   MILLRACE_ASSIGN_OR_RETURN(
       out.ps_desc, describe_tables(*main_, *startup_, plan_, spec_, role, out.programs.remarks));
   MILLRACE_ASSIGN_OR_RETURN(out.runtime, runtime_json(plan_, spec_, role));

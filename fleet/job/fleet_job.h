@@ -24,7 +24,7 @@ class FleetJob {
   /// \param main, startup  the training program, with its optimizer; must outlive the result
   /// Errors: kInvalidArgument for a job without servers or workers, a malformed or repeated
   /// endpoint, or a strategy without a mode; kUnimplemented for tables and heter workers on GPUs;
-  /// those of plan_tables() and make_heter_workers().
+  /// those of plan_tables(), check_lookups(), check_geo_lookups() and make_heter_workers().
   static StatusOr<FleetJob> create(const Program& main, const Program& startup, JobSpec spec);
 
   [[nodiscard]] const JobSpec& spec() const { return spec_; }
@@ -42,6 +42,7 @@ class FleetJob {
  private:
   FleetJob() = default;
   Status take_heter_workers();
+  void add_remarks(std::vector<std::string>& remarks) const;
 
   const Program* main_ = nullptr;
   const Program* startup_ = nullptr;

@@ -148,7 +148,8 @@ StatusOr<JobEnvironment> read_paddle(const EnvironmentReader& read) {
                             read_number(read, {"PADDLE_TRAINERS_NUM", "PADDLE_GLOBAL_SIZE"}));
   job.size = count ? *count : std::max(1, static_cast<int>(job.trainer_endpoints.size()));
   if (job.size < 1) return InvalidArgument("environment: PADDLE_TRAINERS_NUM is 0");
-  if (job.role != "PSERVER" && !job.trainer_endpoints.empty() &&
+  // trainers of jobs with servers do not connect to each other
+  if (job.role != "PSERVER" && job.server_endpoints.empty() && !job.trainer_endpoints.empty() &&
       job.trainer_endpoints.size() != static_cast<size_t>(job.size))
     return InvalidArgument(
         "environment: PADDLE_TRAINERS_NUM is {}, but PADDLE_TRAINER_ENDPOINTS has {} entries",

@@ -310,6 +310,26 @@ StatusOr<ps::PlanFacts> described_facts(const std::string& description, int serv
   return facts;
 }
 
+StatusOr<std::map<int, std::vector<DescribedColumn>>> described_columns(
+    const std::string& description) {
+  MILLRACE_ASSIGN_OR_RETURN(const desc::DownpourServerParameter server,
+                            server_description(description));
+  std::map<int, std::vector<DescribedColumn>> tables;
+  for (const desc::TableParameter& from : server.downpour_table_param()) {
+    if (from.type() != desc::PS_DENSE_TABLE) continue;
+    MILLRACE_ASSIGN_OR_RETURN(ps::DenseTableOptions options, dense_options(from, 0));
+    std::vector<DescribedColumn>& columns = tables[options.table_id];
+    MILLRACE_ASSIGN_OR_RETURN(const auto table, ps::DenseTable::create(std::move(options)));
+    MILLRACE_RETURN_IF_ERROR(table->with_columns([&](std::span<const ps::DenseColumn> own) {
+      for (const ps::DenseColumn& column : own)
+        columns.push_back({std::string(column.name), column.is_scalar,
+                           static_cast<int64_t>(column.values.size())});
+      return Ok();
+    }));
+  }
+  return tables;
+}
+
 StatusOr<std::vector<ps::TypedTable>> described_sparse_tables(
     const std::string& description, const std::vector<std::string>& endpoints) {
   MILLRACE_ASSIGN_OR_RETURN(const desc::DownpourServerParameter server,

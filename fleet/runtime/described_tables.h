@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,17 @@ inline int step_table_after(int rate_table) {
 /// Dims of optimizer state are left out, because they depend on the role. Errors: as above.
 StatusOr<ps::PlanFacts> described_facts(const std::string& description, int server, int servers,
                                         int workers);
+
+/// A column of a dense table on the server of a description.
+struct DescribedColumn {
+  std::string name;        ///< "Param", or of the state of the optimizer
+  bool is_scalar = false;  ///< equal on all servers
+  int64_t elements = 0;    ///< on this server
+};
+/// The columns of the dense tables of a server's description, by number of the table; "Param" is
+/// the first. Errors: as above.
+StatusOr<std::map<int, std::vector<DescribedColumn>>> described_columns(
+    const std::string& description);
 
 /// The sparse tables of a description in the form that workers use. Errors: as above.
 StatusOr<std::vector<ps::TypedTable>> described_sparse_tables(

@@ -15,6 +15,7 @@
 #include "ps/table/client_caller.h"
 #include "ps/table/table_sender.h"
 #include "ps/table/typed_table.h"
+#include "transpiler/distribute/table_plan.h"
 #include "transpiler/fleet/fleet_programs.h"
 #include "transpiler/fleet/row_gradients.h"
 #include "transpiler/roles.h"
@@ -164,8 +165,10 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   MILLRACE_RETURN_IF_ERROR(worker->set_plan(setup));
   worker->main_ =
       setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.main) : setup.main->clone();
-  if (setup.mode != ps::CommMode::kGeo)
+  if (setup.mode != ps::CommMode::kGeo) {
+    MILLRACE_RETURN_IF_ERROR(transpiler::check_lookups(*worker->main_, /*distributed=*/true));
     MILLRACE_RETURN_IF_ERROR(transpiler::restore_row_gradients(*worker->main_));
+  }
   worker->rate_main_ = take_rate_program(*worker->main_);
   worker->scheduled_rate_ = find_scheduled_rate(*worker->main_);
   MILLRACE_ASSIGN_OR_RETURN(worker->rate_table_, described_rate_table(setup.description));
@@ -407,7 +410,8 @@ Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<st
 
 Status FleetWorker::step(const executor::NamedValues& feeds,
                          const std::vector<std::string>& fetches, std::vector<Value>& results) {
-  client_->set_step(step_++);
+  client_->set_step(step_);
+  if (local_) MILLRACE_RETURN_IF_ERROR(local_->keep(step_, scope_));
   using Clock = std::chrono::steady_clock;
   std::vector<std::string> wanted = fetches;
   for (const RowSource& source : row_sources_) wanted.push_back(source.grad);
@@ -422,6 +426,7 @@ Status FleetWorker::step(const executor::NamedValues& feeds,
   if (mode_ == ps::CommMode::kSync || mode_ == ps::CommMode::kHalfAsync)
     MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
   MILLRACE_RETURN_IF_ERROR(communicator_->finish_step(scope_));
+  ++step_;
   waited_ += std::chrono::duration<double>(Clock::now() - ran).count();
   return Ok();
 }

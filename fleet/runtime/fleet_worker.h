@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "executor/executor.h"
+#include "fleet/runtime/local_state.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
@@ -59,11 +60,14 @@ class FleetWorker {
   /// The step from which a synchronous worker trains: 0, unless servers loaded snapshots or this
   /// worker replaces a lost one.
   [[nodiscard]] int64_t first_step() const { return first_step_; }
+  /// The step that step() runs next. One that ends with an error counts as not done.
+  [[nodiscard]] int64_t next_step() const { return step_; }
   /// True after an error that go_back() can fix: a server was started again at an older step.
   [[nodiscard]] bool must_go_back() const { return client_->must_settle(); }
-  /// Goes back to the step of the servers' snapshots, with their parameters and the rate of that
-  /// step. Values that only this worker has stay as they are. \returns that step
-  /// Errors: kDistributed if a server no longer has it, or in a job that is not synchronous.
+  /// Goes back to the step of the servers' snapshots, with their parameters, the rate of that step,
+  /// and the values that only this worker has. \returns that step
+  /// Errors: kDistributed if a server or this worker no longer has it, or in a job that is not
+  /// synchronous.
   StatusOr<int64_t> go_back();
   /// The var of a learning rate that the caller steps (a scheduler object of 2.x); empty: the rate
   /// is a constant. The servers receive its value before the next step.
@@ -130,6 +134,8 @@ class FleetWorker {
   StatusOr<bool> have_values(int64_t step);
   Status wait_for_values(int64_t step);
   Status send_first_values();
+  void find_local_state();
+  StatusOr<int64_t> settle();
   Status begin_at(int64_t step);
   Status keep_schedule();
   Status set_schedule(int64_t step);
@@ -187,6 +193,8 @@ class FleetWorker {
   /// Synchronous jobs, worker 0: the parameters before the first step. Servers that are started
   /// again before their first snapshot need them.
   executor::NamedValues first_values_;
+  /// What only this worker has, such as running means of batch norms; synchronous jobs alone.
+  std::optional<LocalState> local_;
   int64_t first_step_ = 0;
   int64_t step_ = 0;
   double waited_ = 0;

@@ -74,7 +74,8 @@ Status FleetWorker::start() {
   MILLRACE_RETURN_IF_ERROR(check_mode());
   if (mode_ == ps::CommMode::kSync) {
     MILLRACE_RETURN_IF_ERROR(keep_first_values());
-    MILLRACE_ASSIGN_OR_RETURN(first_step_, go_back());
+    find_local_state();
+    MILLRACE_ASSIGN_OR_RETURN(first_step_, settle());
     return Ok();
   }
   MILLRACE_RETURN_IF_ERROR(send_rate());
@@ -110,9 +111,24 @@ Status FleetWorker::keep_first_values() {
   return Ok();
 }
 
+void FleetWorker::find_local_state() {
+  std::set<std::string> remote;
+  for (const auto& [table, names] : dense_tables_) remote.insert(names.begin(), names.end());
+  if (tables_ != nullptr) {
+    for (const auto& [id, entry] : tables_->all()) remote.insert(entry.table.param);
+  }
+  local_.emplace(*main_, remote);
+}
+
 StatusOr<int64_t> FleetWorker::go_back() {
   if (mode_ != ps::CommMode::kSync)
     return Status(StatusCode::kDistributed, "a worker that is not synchronous cannot go back");
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t step, settle());
+  MILLRACE_RETURN_IF_ERROR(local_->restore(step, {}, scope_));
+  return step;
+}
+
+StatusOr<int64_t> FleetWorker::settle() {
   while (true) {
     link_->forget();
     MILLRACE_RETURN_IF_ERROR(open_communicator());

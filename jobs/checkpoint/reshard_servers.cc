@@ -1,6 +1,5 @@
 // Reshards the snapshots of servers for the servers of another job.
 #include <algorithm>
-#include <deque>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -11,12 +10,12 @@
 #include "framework/base/errors.h"
 #include "framework/base/of_var.h"
 #include "framework/row_owner.h"
-#include "io/checkpoint/box_stream.h"
 #include "io/checkpoint/folder.h"
 #include "io/checkpoint/save_streams.h"
 #include "jobs/checkpoint/reshard_tables.h"
 #include "jobs/checkpoint/rows_stream.h"
 #include "jobs/checkpoint/servers.h"
+#include "jobs/checkpoint/slice_stream.h"
 #include "jobs/config/distribution_facts.h"
 #include "ps/client/gather.h"
 #include "ps/server/calls_record.h"
@@ -29,56 +28,6 @@ namespace {
 
 using transpiler::DistributedVar;
 using Kind = JoinedVar::Kind;
-
-// A range of elements of a sliced variable, read from the slices that contain it.
-class SliceStream {
- public:
-  SliceStream(const std::vector<io::Checkpoint>& servers, const JoinedVar& var, int64_t first,
-              int64_t count, uint64_t max_bytes) {
-    const int64_t size = dtype_size(var.dtype);
-    uint64_t at = 0;
-    for (const JoinedVar::Slice& slice : var.slices) {
-      io::Box box = io::Box::whole(slice.stored->dims);
-      const int64_t elements = box.numel();
-      const int64_t begin = std::max(first, slice.offset) - slice.offset;
-      const int64_t end = std::min(first + count, slice.offset + elements) - slice.offset;
-      if (begin >= end) continue;
-      // The range, extended to whole rows; slices begin and end at rows.
-      const int64_t row = box.shape.empty() ? 1 : elements / box.shape[0];
-      if (!box.shape.empty()) {
-        box.offset[0] = begin / row;
-        box.shape[0] = (end - 1) / row + 1 - box.offset[0];
-      }
-      const int64_t skipped = box.shape.empty() ? 0 : begin - box.offset[0] * row;
-      parts_.push_back({io::BoxStream(servers[slice.server], *slice.stored, box, max_bytes), at,
-                        at + static_cast<uint64_t>((end - begin) * size),
-                        static_cast<uint64_t>(skipped * size)});
-      at = parts_.back().end;
-    }
-  }
-
-  Status read(uint64_t offset, std::span<std::byte> to) {
-    for (Part& part : parts_) {
-      if (to.empty()) break;
-      if (offset >= part.end) continue;
-      const size_t bytes = std::min<uint64_t>(to.size(), part.end - offset);
-      MILLRACE_RETURN_IF_ERROR(
-          part.stream.read(offset - part.begin + part.skipped, to.first(bytes)));
-      to = to.subspan(bytes);
-      offset += bytes;
-    }
-    return to.empty() ? Ok() : Internal("{} bytes are missing at byte {}", to.size(), offset);
-  }
-
- private:
-  struct Part {
-    io::BoxStream stream;
-    uint64_t begin;
-    uint64_t end;
-    uint64_t skipped;  // bytes of the box before the range
-  };
-  std::deque<Part> parts_;
-};
 
 class ServerReshard {
  public:
@@ -240,6 +189,7 @@ Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFi
   // A server that reads this record loads the values and starts its counts of steps and calls from
   // zero.
   const std::string no_calls = ps::calls_text({});
+  const int64_t steps_before = from.steps_before() + from.step();
   for (size_t i = 0; i < to.properties.endpoints.size(); ++i) {
     MILLRACE_ASSIGN_OR_RETURN(std::vector<io::StreamedTensor> tensors, reshard.tensors_of(i));
     std::ranges::move(typed.tensors_of(i), std::back_inserter(tensors));
@@ -249,7 +199,8 @@ Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFi
     MILLRACE_RETURN_IF_ERROR(
         io::save_streams(tensors, {{ps::kCallsRecord, no_calls}, {ps::kLayoutRecord, layout}},
                          {{"endpoint", to.properties.endpoints[i]},
-                          {"cut_anew_from_step", std::to_string(from.step())}},
+                          {"cut_anew_from_step", std::to_string(from.step())},
+                          {ps::kStepsBeforeNote, std::to_string(steps_before)}},
                          io::checkpoint_folder(root, from.step()), options));
   }
   return Ok();

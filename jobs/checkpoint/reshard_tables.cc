@@ -1,7 +1,6 @@
 #include "jobs/checkpoint/reshard_tables.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,6 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/of_var.h"
+#include "jobs/checkpoint/table_parts.h"
 #include "jobs/config/typed_tables.h"
 #include "ps/table/routing.h"
 #include "ps/table/state_parts.h"
@@ -28,37 +28,6 @@ int table_of(const std::string& name) {
       rest.consumeInteger(10, id) || !rest.startswith("@"))
     return -1;
   return id;
-}
-
-// Part of a table's state as an array of numbers; empty if the server does not have it.
-template <typename T>
-StatusOr<std::vector<T>> numbers_of(const io::Checkpoint& server, int id, const char* part,
-                                    DType dtype) {
-  const std::string name = ps::table_item(id, part);
-  if (!server.manifest().has(name)) return std::vector<T>();
-  MILLRACE_ASSIGN_OR_RETURN(const Value value, server.load(name));
-  const auto* const tensor = value.get_if<Tensor>();
-  if (tensor == nullptr || tensor->dtype() != dtype)
-    return InvalidData("'{}': expected a tensor of {}", name, dtype_name(dtype))
-        .in_file(server.folder());
-  const auto values = tensor->template values<T>();
-  return std::vector<T>(values.begin(), values.end());
-}
-
-// Bytes in memory as a stream; the stream keeps them alive.
-template <typename T>
-io::StreamedTensor stream_of(std::string name, DType dtype, std::vector<T> values) {
-  io::StreamedTensor tensor;
-  tensor.name = std::move(name);
-  tensor.dtype = dtype;
-  tensor.dims = {static_cast<int64_t>(values.size())};
-  const auto kept = std::make_shared<const std::vector<T>>(std::move(values));
-  tensor.read = [kept](uint64_t offset, std::span<std::byte> to) {
-    if (!to.empty())
-      std::memcpy(to.data(), reinterpret_cast<const std::byte*>(kept->data()) + offset, to.size());
-    return Ok();
-  };
-  return tensor;
 }
 
 using Places = std::vector<ps::RowPlace>;
@@ -99,6 +68,14 @@ std::vector<int64_t> keys_of(const Places& places) {
   return keys;
 }
 
+// Keys come from partitions that have made other numbers of draws.
+std::vector<int64_t> most_draws(const std::vector<std::vector<int64_t>>& by_server) {
+  int64_t most = 0;
+  for (const std::vector<int64_t>& draws : by_server)
+    for (const int64_t each : draws) most = std::max(most, each);
+  return {most};
+}
+
 }  // namespace
 
 bool is_table_part(const std::string& name) {
@@ -108,11 +85,26 @@ bool is_table_part(const std::string& name) {
 StatusOr<TableReshard> TableReshard::open(const ServerSnapshots& from,
                                           const std::vector<ps::TypedTable>& tables,
                                           uint64_t max_bytes) {
-  TableReshard reshard(from.servers(), max_bytes);
-  std::map<std::string, ps::TypedTable> left = from.typed();
+  std::vector<ps::TypedTable> old;
+  for (const auto& [param, table] : from.typed()) old.push_back(table);
+  for (const ps::TypedTable& table : tables) {
+    if (!from.typed().contains(table.param))
+      return of_var(no_table(from, table.param), table.param);
+  }
+  return open(from.servers(), old, tables, max_bytes);
+}
+
+StatusOr<TableReshard> TableReshard::open(const std::vector<io::Checkpoint>& servers,
+                                          const std::vector<ps::TypedTable>& old_tables,
+                                          const std::vector<ps::TypedTable>& tables,
+                                          uint64_t max_bytes) {
+  TableReshard reshard(servers, max_bytes);
+  std::map<std::string, ps::TypedTable> left;
+  for (const ps::TypedTable& table : old_tables) left.emplace(table.param, table);
   for (const ps::TypedTable& table : tables) {
     const auto old = left.find(table.param);
-    if (old == left.end()) return of_var(no_table(from, table.param), table.param);
+    if (old == left.end())
+      return of_var(NotFound("the snapshots do not have the table"), table.param);
     const int id = old->second.options.table_id;
     Status status = check_rows_alike(old->second, table);
     if (status.ok()) status = reshard.read(id, table, reshard.tables_[table.options.table_id]);
@@ -188,7 +180,7 @@ std::vector<io::StreamedTensor> TableReshard::tensors_of(size_t server) const {
         stream_of(ps::table_item(id, ps::kWaitingCountsPart), DType::kFloat32, std::move(counts)));
     const bool alike = table.admitted.size() == from_->size();
     tensors.push_back(stream_of(ps::table_item(id, ps::kDrawsPart), DType::kInt64,
-                                alike ? table.draws[server] : std::vector<int64_t>()));
+                                alike ? table.draws[server] : most_draws(table.draws)));
   }
   return tensors;
 }

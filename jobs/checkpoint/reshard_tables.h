@@ -28,9 +28,14 @@ class TableReshard {
   /// for one key on two servers; those of reading.
   static StatusOr<TableReshard> open(const ServerSnapshots& from,
                                      const std::vector<ps::TypedTable>& tables, uint64_t max_bytes);
+  /// The same for snapshots that have nothing but tables. \param old  their tables
+  /// Errors: kNotFound for an embedding that is not among them; as above.
+  static StatusOr<TableReshard> open(const std::vector<io::Checkpoint>& servers,
+                                     const std::vector<ps::TypedTable>& old,
+                                     const std::vector<ps::TypedTable>& tables, uint64_t max_bytes);
 
-  /// The tensors of a new server. Rows are in ascending order of their keys. The random number
-  /// generators for admission are seeded again if the number of servers changed.
+  /// The tensors of a new server. Rows are in ascending order of their keys. If the number of
+  /// servers changed, random draws for admission continue after those of all old servers.
   [[nodiscard]] std::vector<io::StreamedTensor> tensors_of(size_t server) const;
 
  private:

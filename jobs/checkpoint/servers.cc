@@ -99,20 +99,6 @@ StatusOr<int64_t> common_step(const std::vector<std::vector<Snapshot>>& all, int
       .in_file(root);
 }
 
-// Selects one snapshot per server, all of the same step, and returns that step.
-StatusOr<int64_t> common_snapshots(const SnapshotOptions& options, const std::string& root,
-                                   size_t servers, std::vector<io::Checkpoint>& chosen) {
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::vector<Snapshot>> all,
-                            all_snapshots(options, root, servers));
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t step, common_step(all, options.step, root));
-  options.log(LogLevel::kInfo, fmt::format("snapshots of step {}", step));
-  for (auto& found : all) {
-    const auto at = std::ranges::find(found, step, &Snapshot::applied);
-    chosen.push_back(std::move(at->checkpoint));
-  }
-  return step;
-}
-
 // Slices of another distribution may fit, and rows of servers that slices.json lacks would be lost.
 // A snapshot without these records fits any.
 Status check_made_for(const transpiler::SlicesFile& slices,
@@ -324,17 +310,34 @@ StatusOr<transpiler::SlicesFile> read_slices_of_servers(const std::string& path,
   return file;
 }
 
+StatusOr<int64_t> open_snapshots(const std::string& root, size_t servers,
+                                 const SnapshotOptions& options,
+                                 std::vector<io::Checkpoint>& chosen) {
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::vector<Snapshot>> all,
+                            all_snapshots(options, root, servers));
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t step, common_step(all, options.step, root));
+  options.log(LogLevel::kInfo, fmt::format("snapshots of step {}", step));
+  for (auto& found : all) {
+    const auto at = std::ranges::find(found, step, &Snapshot::applied);
+    chosen.push_back(std::move(at->checkpoint));
+  }
+  return step;
+}
+
 StatusOr<ServerSnapshots> ServerSnapshots::open(const std::string& root, const std::string& slices,
                                                 const SnapshotOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile file,
                             read_slices_of_servers(slices, options));
   ServerSnapshots opened;
-  MILLRACE_ASSIGN_OR_RETURN(
-      opened.step_,
-      common_snapshots(options, root, file.properties.endpoints.size(), opened.servers_));
+  MILLRACE_ASSIGN_OR_RETURN(opened.step_, open_snapshots(root, file.properties.endpoints.size(),
+                                                         options, opened.servers_));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> typed, read_typed_tables(slices));
   for (size_t i = 0; i < opened.servers_.size(); ++i)
     MILLRACE_RETURN_IF_ERROR(check_made_for(file, typed, i, opened.servers_[i]));
+  StatusOr<int64_t> before =
+      ps::number_in_note(opened.servers_[0].manifest().user, ps::kStepsBeforeNote);
+  if (!before.ok()) return std::move(before).status().in_file(opened.servers_[0].folder());
+  opened.steps_before_ = *before;
   std::set<std::string> held;
   StatusOr<Vars> vars = overview_vars(file, opened.servers_, held);
   if (!vars.ok()) return std::move(vars).status().in_file(slices);

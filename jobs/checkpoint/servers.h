@@ -69,6 +69,8 @@ class ServerSnapshots {
   /// The typed tables of the job, by name of the embedding.
   [[nodiscard]] const std::map<std::string, ps::TypedTable>& typed() const { return typed_; }
   [[nodiscard]] int64_t step() const { return step_; }
+  /// Steps that other servers had applied before the job of these servers began.
+  [[nodiscard]] int64_t steps_before() const { return steps_before_; }
   [[nodiscard]] uint64_t bytes() const;
   /// A variable as one value; a table with its rows in ascending order of row id, as a dense tensor
   /// if it has all rows. Errors: kNotFound; those of check_slices() and of reading.
@@ -79,6 +81,7 @@ class ServerSnapshots {
   std::map<std::string, JoinedVar> vars_;
   std::map<std::string, ps::TypedTable> typed_;
   int64_t step_ = 0;
+  int64_t steps_before_ = 0;
 };
 
 /// Checks that the slices of a sliced variable cover it exactly. Errors: those of
@@ -93,6 +96,13 @@ StatusOr<std::unique_ptr<TensorSource>> open_servers(const std::string& root,
 /// The number of steps that a server had applied when it took a snapshot: the step by which
 /// snapshots are selected, while their folders are counted. Errors: those of reading.
 StatusOr<int64_t> applied_steps(const io::Checkpoint& snapshot);
+
+/// Opens one intact snapshot of each server in `<root>/server-<i>`, all of one step: that of the
+/// options, or the newest that all servers have. \param chosen  receives them \returns the step
+/// Errors: as for ServerSnapshots::open().
+StatusOr<int64_t> open_snapshots(const std::string& root, size_t servers,
+                                 const SnapshotOptions& options,
+                                 std::vector<io::Checkpoint>& chosen);
 
 /// The folders of snapshots `<root>/server-0`, `server-1`, ...; empty if `root` has none.
 std::vector<std::string> server_folders(const std::string& root);

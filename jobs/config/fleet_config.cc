@@ -9,6 +9,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "jobs/config/json_fields.h"
+#include "transpiler/distribute/endpoints.h"
 
 namespace millrace::jobs {
 namespace {
@@ -129,6 +130,12 @@ Status read_mode(JsonFields& fields, fleet::JobSpec& spec) {
   return Ok();
 }
 
+Status read_endpoints(const std::string& list, const char* member, std::vector<std::string>& out) {
+  if (list.empty()) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(out, transpiler::split_endpoints(list, member));
+  return Ok();
+}
+
 Status read_processes(JsonFields& fields, fleet::JobSpec& spec) {
   std::string servers;
   std::string trainer_endpoints;
@@ -147,14 +154,10 @@ Status read_processes(JsonFields& fields, fleet::JobSpec& spec) {
     return InvalidArgument("'trainers': expected a whole number from 1 to {}, found {}",
                            kMaxWorkers, workers);
   spec.workers = static_cast<int>(workers);
-  spec.servers = fleet::split_list(servers);
-  spec.heter = {fleet::split_list(heter_workers), fleet::split_list(heter_returned)};
-  spec.worker_endpoints = fleet::split_list(trainer_endpoints);
-  if (!spec.worker_endpoints.empty() &&
-      spec.worker_endpoints.size() != static_cast<size_t>(spec.workers))
-    return InvalidArgument("'trainers' is {}, but 'trainer_endpoints' has {}", spec.workers,
-                           spec.worker_endpoints.size());
-  return Ok();
+  spec.heter.returned = fleet::split_list(heter_returned);
+  MILLRACE_RETURN_IF_ERROR(read_endpoints(servers, "'pservers'", spec.servers));
+  MILLRACE_RETURN_IF_ERROR(read_endpoints(heter_workers, "'heter_workers'", spec.heter.endpoints));
+  return read_endpoints(trainer_endpoints, "'trainer_endpoints'", spec.worker_endpoints);
 }
 
 StatusOr<fleet::JobSpec> job_spec_of(const Json& json, fleet::EnvironmentReader environment) {

@@ -104,6 +104,7 @@ class Cluster {
   Status run_trainer(int id, const Steps& feeds, NamedValues& fetched, NamedValues& gathered,
                      TrainerStats& stats);
   Status train(int id, Trainer& job, const Steps& feeds, NamedValues& fetched, TrainerStats& stats);
+  Status train_side_by_side(int id, Trainer& job, const Steps& feeds, NamedValues& fetched);
   void stop_servers() {
     transport_->close();
     for (const auto& server : servers_) server->stop();
@@ -186,13 +187,77 @@ Status Cluster::train(int id, Trainer& job, const Steps& feeds, NamedValues& fet
   return Ok();
 }
 
+// Takes steps in order, until there is none left, the job is to end, or a thread has failed.
+class StepsInThreads {
+ public:
+  StepsInThreads(size_t count, CommonStop& stop) : count_(count), stop_(stop) {}
+
+  bool take(size_t& step) {
+    const std::lock_guard lock(mutex_);
+    if (!failed_.ok() || next_ == count_ || !stop_.begin(next_)) return false;
+    step = next_++;
+    return true;
+  }
+  void fail(Status status) {
+    const std::lock_guard lock(mutex_);
+    if (failed_.ok()) failed_ = std::move(status);
+  }
+  [[nodiscard]] const Status& failed() const { return failed_; }
+
+ private:
+  const size_t count_;
+  CommonStop& stop_;
+  std::mutex mutex_;
+  size_t next_ = 0;
+  Status failed_;
+};
+
+Status Cluster::train_side_by_side(int id, Trainer& job, const Steps& feeds, NamedValues& fetched) {
+  StepsInThreads steps(feeds.size(), stop_);
+  std::mutex mutex;
+  const auto run_steps = [&](int worker) -> Status {
+    NamedValues values;
+    for (size_t k = 0; steps.take(k);) {
+      MILLRACE_RETURN_IF_ERROR(
+          job.worker_step(worker, static_cast<int64_t>(k), feeds[k], options_.fetches, values));
+      const std::lock_guard lock(mutex);
+      for (auto& [name, value] : values)
+        fetched[fmt::format("t{}/step{}/{}", id, k, name)] = std::move(value);
+    }
+    return Ok();
+  };
+  job.workers_join();
+  std::vector<std::thread> threads;
+  int worker = 0;
+  try {
+    for (; worker < job.workers(); ++worker) {
+      threads.emplace_back([&, worker] {
+        Status done = without_exceptions("in a worker", [&] { return run_steps(worker); });
+        Status left = job.worker_leaves();
+        if (done.ok()) done = std::move(left);
+        if (!done.ok()) steps.fail(std::move(done));
+      });
+    }
+  } catch (const std::exception& error) {
+    steps.fail({StatusCode::kResource, fmt::format("no thread for each worker: {}", error.what())});
+    for (; worker < job.workers(); ++worker) (void)job.worker_leaves();
+  }
+  for (std::thread& thread : threads) thread.join();
+  return steps.failed();
+}
+
 Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& fetched, NamedValues& gathered,
                             TrainerStats& stats) {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> job, open_one_trainer(id));
   if (DumpOptions dump; !job->add_dumps(dump).ok())
     return Unimplemented("--cluster: fleet_opt.dump_fields and dump_param of trainers");
   if (options_.keeps_stats) job->keep_stats(nullptr);
-  MILLRACE_RETURN_IF_ERROR(train(id, *job, feeds, fetched, stats));
+  if (job->workers() > 1) {
+    MILLRACE_RETURN_IF_ERROR(train_side_by_side(id, *job, feeds, fetched));
+    stats = job->stats();
+  } else {
+    MILLRACE_RETURN_IF_ERROR(train(id, *job, feeds, fetched, stats));
+  }
   if (stop_.stopped()) return job->finish({});
   Trainer::Ending ending = options_.ending;
   ending.gather = id == 0 && options_.gathers ? &gathered : nullptr;

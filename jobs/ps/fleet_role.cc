@@ -179,4 +179,26 @@ StatusOr<FleetRole> read_fleet_role(const std::string& program, const std::strin
   return role;
 }
 
+bool is_fleet_job(const std::string& folder) {
+  return is_fleet_role(folder + "/pserver_0/__model__");
+}
+
+StatusOr<FleetServers> read_fleet_servers(const std::string& folder) {
+  FleetServers job;
+  for (size_t i = 0; i == 0 || i < job.endpoints.size(); ++i) {
+    const std::string program = fmt::format("{}/pserver_{}/__model__", folder, i);
+    MILLRACE_ASSIGN_OR_RETURN(FleetRole role, read_fleet_role(program, ""));
+    const bool is_sync = role.mode == ps::CommMode::kSync;
+    if (!role.is_server || role.index != static_cast<int>(i) ||
+        (i > 0 &&
+         (role.servers != job.endpoints || role.workers != job.workers || is_sync != job.is_sync)))
+      return InvalidData("expected server {} of the same job as server 0", i).in_file(program);
+    job.endpoints = std::move(role.servers);
+    job.workers = role.workers;
+    job.is_sync = is_sync;
+    job.descriptions.push_back(std::move(role.description));
+  }
+  return job;
+}
+
 }  // namespace millrace::jobs

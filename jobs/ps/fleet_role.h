@@ -9,6 +9,7 @@
 #include "framework/base/status.h"
 #include "framework/import.h"
 #include "framework/program.h"
+#include "jobs/checkpoint/reshard_fleet.h"
 #include "jobs/config/rate_schedule.h"
 #include "ps/communicator/comm_context.h"
 #include "ps/communicator/comm_options.h"
@@ -45,6 +46,13 @@ bool is_fleet_role(const std::string& program);
 /// Errors: those of readers; kInvalidData naming file and member.
 StatusOr<FleetRole> read_fleet_role(const std::string& program, const std::string& startup,
                                     const ImportOptions& reading = {});
+
+/// True if the path is the folder of a job that `transpile-program --fleet` has written.
+bool is_fleet_job(const std::string& folder);
+
+/// Reads what the folder of a job says about its servers. Errors: as read_fleet_role();
+/// kInvalidData for a folder of a server that is not of the same job.
+StatusOr<FleetServers> read_fleet_servers(const std::string& folder);
 
 /// Parses runtime.json. Errors: kInvalidData naming the member.
 Status parse_fleet_runtime(const std::string& text, FleetRole& role);

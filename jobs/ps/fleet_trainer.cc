@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -77,7 +76,6 @@ StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
   trainer->worker_ = *std::move(worker);
   if (!files.params.empty()) MILLRACE_RETURN_IF_ERROR(trainer->load_params(files.params));
   MILLRACE_RETURN_IF_ERROR(trainer->check_workers());
-  trainer->keep_local_state();
   MILLRACE_RETURN_IF_ERROR(trainer->worker_->start());
   if (const int64_t first = trainer->first_step(); first > 0)
     settings.log(LogLevel::kInfo,
@@ -87,19 +85,8 @@ StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
   return trainer;
 }
 
-void FleetTrainer::keep_local_state() {
-  if (role_.mode != ps::CommMode::kSync) return;
-  std::set<std::string> remote;
-  for (const auto& [table, names] : role_.dense_tables) remote.insert(names.begin(), names.end());
-  if (worker_->tables() != nullptr) {
-    for (const auto& [id, entry] : worker_->tables()->all()) remote.insert(entry.table.param);
-  }
-  local_.emplace(worker_->program(), remote);
-}
-
 StatusOr<int64_t> FleetTrainer::go_back() {
   MILLRACE_ASSIGN_OR_RETURN(const int64_t step, worker_->go_back());
-  MILLRACE_RETURN_IF_ERROR(local_->restore(step, {}, worker_->scope()));
   const auto done = static_cast<size_t>(std::max<int64_t>(0, step - first_step()));
   if (stats_.losses.size() > done) stats_.losses.resize(done);
   return step;
@@ -143,8 +130,7 @@ Status FleetTrainer::load_params(const std::string& path) {
 Status FleetTrainer::step(int64_t number, const NamedValues& feeds,
                           const std::vector<std::string>& fetches, NamedValues& results) {
   return counted_step({number, name_, feeds, fetches}, results, [&](std::vector<Value>& values) {
-    Status status = local_ ? local_->keep(number, worker_->scope()) : Ok();
-    if (status.ok()) status = step_rate(number, feeds);
+    const Status status = step_rate(number, feeds);
     return status.ok() ? worker_->step(feeds, fetches, values) : status;
   });
 }

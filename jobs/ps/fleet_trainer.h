@@ -7,7 +7,6 @@
 
 #include "fleet/runtime/fleet_worker.h"
 #include "jobs/ps/fleet_role.h"
-#include "jobs/ps/local_state.h"
 #include "jobs/ps/trainer.h"
 
 namespace millrace::jobs {
@@ -28,7 +27,7 @@ class FleetTrainer final : public Trainer {
   [[nodiscard]] int trainers() const override { return role_.workers; }
   Status add_dumps(DumpOptions& dump) const override;
   [[nodiscard]] int64_t first_step() const override { return worker_->first_step(); }
-  [[nodiscard]] bool must_go_back() const override { return local_ && worker_->must_go_back(); }
+  [[nodiscard]] bool must_go_back() const override { return worker_->must_go_back(); }
   StatusOr<int64_t> go_back() override;
   Status step(int64_t number, const executor::NamedValues& feeds,
               const std::vector<std::string>& fetches, executor::NamedValues& results) override;
@@ -56,15 +55,12 @@ class FleetTrainer final : public Trainer {
   Status prepare_workers();
   Status load_params(const std::string& path);
   Status step_rate(int64_t number, const executor::NamedValues& feeds);
-  /// Of the program, with the parameters that servers hold. Empty unless the job is synchronous.
-  void keep_local_state();
   Status gather(executor::NamedValues& values);
 
   Settings settings_;
   std::string name_;  ///< the program's file, for messages
   FleetRole role_;
   std::unique_ptr<fleet::FleetWorker> worker_;
-  std::optional<LocalState> local_;  ///< of a synchronous worker
   TransferClock clock_;
 };
 

@@ -134,16 +134,6 @@ Status TrainLoop::run_side_by_side(int64_t first) {
   return Ok();
 }
 
-// Goes back each time a server restarts at an older step than this trainer's.
-StatusOr<int64_t> go_back(Trainer& job, int number, const LogSink& log) {
-  while (true) {
-    StatusOr<int64_t> step = job.go_back();
-    if (step.ok())
-      log(LogLevel::kWarning, fmt::format("trainer {} goes back to step {}", number, *step));
-    if (step.ok() || !job.must_go_back()) return step;
-  }
-}
-
 }  // namespace
 
 Status train(Trainer& job, int number, const TrainOptions& options, const Trainer::Ending& ending,
@@ -164,7 +154,8 @@ Status train(Trainer& job, int number, const TrainOptions& options, const Traine
     if (status.ok()) status = job.finish(options.stopped() ? Trainer::Ending() : ending);
     if (status.ok() || options.stopped() || !job.must_go_back()) return status;
     options.log(LogLevel::kWarning, status.message());
-    MILLRACE_ASSIGN_OR_RETURN(first, go_back(job, number, options.log));
+    MILLRACE_ASSIGN_OR_RETURN(first, job.go_back_until_settled());
+    options.log(LogLevel::kWarning, fmt::format("trainer {} goes back to step {}", number, first));
     if (dump != nullptr) MILLRACE_RETURN_IF_ERROR(dump->go_back(first));
   }
 }

@@ -43,6 +43,13 @@ Status Trainer::counted_step(const Step& step, executor::NamedValues& results,
   return Ok();
 }
 
+StatusOr<int64_t> Trainer::go_back_until_settled() {
+  while (true) {
+    StatusOr<int64_t> step = go_back();
+    if (step.ok() || !must_go_back()) return step;
+  }
+}
+
 void Trainer::workers_join() {
   if (workers_ != nullptr) workers_->join();
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <llvm/ADT/ArrayRef.h>
+
 #include "executor/executor.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
@@ -20,6 +22,7 @@
 #include "jobs/stats/trainer_stats.h"
 #include "ps/client/client.h"
 #include "ps/metrics/metrics.h"
+#include "ps/protocol/kinds.h"
 #include "ps/transport/tracing.h"
 
 namespace millrace::jobs {
@@ -76,6 +79,8 @@ class Trainer {
   virtual StatusOr<int64_t> go_back() {
     return Status(StatusCode::kDistributed, "this trainer cannot go back");
   }
+  /// The same, again each time that a server restarts meanwhile.
+  StatusOr<int64_t> go_back_until_settled();
   /// Runs one step; in federated training one round. \param results  by name; their memory is
   /// reused
   virtual Status step(int64_t number, const executor::NamedValues& feeds,
@@ -126,6 +131,21 @@ class Trainer {
   virtual Status wait_for_all() = 0;
   /// Notifies the servers that this trainer is done.
   virtual Status finish(const Ending& ending) = 0;
+  /// Waits for all trainers, between two steps. Errors: kDistributed at the deadline.
+  virtual Status barrier(ps::CommBarrier /*kind*/) {
+    return Unimplemented("barriers of this trainer");
+  }
+  /// All trainers call it between two steps: trainer 0 sends the servers the whole variables of a
+  /// folder, and all receive parameters and load what only they hold. \param servers  the programs
+  /// of all servers, for trainer 0 alone
+  /// Errors: kUnimplemented for geo jobs and typed tables; those of load_server_persistables().
+  virtual Status load_model(llvm::ArrayRef<const Program*> /*servers*/,
+                            const std::string& /*folder*/) {
+    return Unimplemented("loading a model by this trainer");
+  }
+  /// Ends a day of the typed tables; all trainers call it between two steps. Errors:
+  /// kInvalidArgument for a job without such tables; kDistributed.
+  virtual Status end_day() { return Unimplemented("ending a day by this trainer"); }
   /// A var of this trainer; null: there is none.
   [[nodiscard]] virtual const Value* find(const std::string& name) const = 0;
 

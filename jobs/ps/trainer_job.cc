@@ -277,7 +277,7 @@ Status TrainerJob::load(const Files& files, const executor::Executor& executor) 
 Status TrainerJob::run_startup() {
   std::vector<Value> none;
   MILLRACE_RETURN_IF_ERROR(startup_->run({}, {}, none));
-  fetched_ = received_by(*startup_program_);
+  fetched_ = fleet::received_by(*startup_program_);
   if (!slices_) return Ok();
   std::vector<std::string> tables;
   for (const Op& op : startup_program_->root().ops()) {
@@ -305,7 +305,7 @@ Status TrainerJob::load_params(const std::string& path) {
   const bool in_files = slices_ && std::filesystem::is_directory(path);
   MILLRACE_RETURN_IF_ERROR(in_files ? load_folder(path)
                                     : io::load_parameters(path, *program_, scope_));
-  const std::vector<std::string> others = put_back(std::move(of_servers), scope_);
+  const std::vector<std::string> others = fleet::put_back(std::move(of_servers), scope_);
   if (others.empty()) return Ok();
   // those of asynchronous servers may have moved since the job began
   MILLRACE_ASSIGN_OR_RETURN(const ps::ServerMode mode,

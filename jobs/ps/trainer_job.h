@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "executor/executor.h"
+#include "fleet/runtime/local_state.h"
 #include "fleet/saving/fleet_saver.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
 #include "jobs/ps/device_steps.h"
-#include "jobs/ps/local_state.h"
 #include "jobs/ps/trainer.h"
 #include "jobs/ps/trainer_workers.h"
 #include "jobs/stats/trainer_stats.h"
@@ -50,6 +50,9 @@ class TrainerJob final : public Trainer {
   Status save(const Ending& ending) override;
   Status wait_for_all() override;
   Status finish(const Ending& ending) override;
+  Status barrier(ps::CommBarrier kind) override;
+  Status load_model(llvm::ArrayRef<const Program*> servers, const std::string& folder) override;
+  Status end_day() override;
 
  private:
   explicit TrainerJob(const Settings& settings) : Trainer(settings.trainer), settings_(settings) {}
@@ -74,6 +77,9 @@ class TrainerJob final : public Trainer {
   }
   [[nodiscard]] Status check_feeds(const executor::NamedValues& feeds) const;
   Status gather_tables(executor::NamedValues& values);
+  Status send_model(llvm::ArrayRef<const Program*> servers, const std::string& folder);
+  Status load_own(const std::string& folder);
+  Status fetch_parameters();
   [[nodiscard]] Status need_slices() const;
   Status save_params(const Ending& ending, const ps::SavingTrainer& trainer,
                      const fleet::FleetSaver& saver, const executor::Executor& executor) const;
@@ -92,7 +98,7 @@ class TrainerJob final : public Trainer {
   std::set<std::string> fetched_;  ///< vars that have values of servers after the startup program
   Scope scope_;
   std::unique_ptr<executor::PreparedProgram> startup_;  ///< null: there is no startup program
-  std::optional<LocalState> local_;                     ///< absent: the trainer cannot go back
+  std::optional<fleet::LocalState> local_;              ///< absent: the trainer cannot go back
   int64_t first_step_ = 0;
   std::unique_ptr<executor::PreparedProgram> before_;    ///< federated: fetches; else null
   std::unique_ptr<executor::PreparedProgram> prepared_;  ///< null: workers or devices run it

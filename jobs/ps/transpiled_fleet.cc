@@ -10,6 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/read_program.h"
+#include "io/paths.h"
 #include "jobs/distribute/distribution.h"
 #include "jobs/distribute/made_program.h"
 #include "jobs/ps/job_folder.h"
@@ -107,6 +108,12 @@ Status TranspiledFleet::need_worker(const char* call) const {
                          stopped_ ? "has stopped" : "is not running, call init_worker() first");
 }
 
+Status TranspiledFleet::need_training(const char* call) const {
+  MILLRACE_RETURN_IF_ERROR(need_worker(call));
+  if (trains_) return Ok();
+  return InvalidArgument("{}: training has ended by wait_for_all()", call);
+}
+
 StatusOr<std::unique_ptr<TranspiledFleet::Folder>> TranspiledFleet::write(
     const std::vector<JobFile>& files) const {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Folder> folder, Folder::create(scratch_));
@@ -138,6 +145,7 @@ Status TranspiledFleet::distribute(const ops::OpRegistry& registry, const Progra
                                    const Program& startup) {
   DistributionOptions how;
   how.config = strategy_.config;
+  how.sparse_tables = strategy_.sparse_tables;
   how.transpiler = strategy_.config.geo_sgd_mode ? "geo" : "distribute";
   how.trainers = {role_.is_server() ? 0 : role_.id};
   how.arguments.pservers = fleet::join_list(role_.server_endpoints);
@@ -146,9 +154,15 @@ Status TranspiledFleet::distribute(const ops::OpRegistry& registry, const Progra
   MILLRACE_ASSIGN_OR_RETURN(const Distribution made,
                             Distribution::make(main.clone(), startup.clone(), registry, how));
   files_.clear();
+  servers_.clear();
   const std::string own = (role_.is_server() ? "pserver_" : "trainer_") + std::to_string(role_.id);
   for (const std::vector<JobFile>& files : made.files()) {
     for (const JobFile& each : files) {
+      if (role_.is_first_worker() && each.name == "__model__" &&
+          each.role.starts_with("pserver_")) {
+        MILLRACE_ASSIGN_OR_RETURN(servers_.emplace_back(),
+                                  read_program_bytes(each.bytes, each.role + "/" + each.name));
+      }
       if (!each.role.empty() && each.role != own) continue;
       files_.push_back(each);
       std::unique_ptr<Program>* const program = each.name == "__model__"     ? &main_
@@ -213,8 +227,7 @@ Status TranspiledFleet::init_worker(std::shared_ptr<ps::Transport> transport,
 
 Status TranspiledFleet::step(const executor::NamedValues& feeds,
                              const std::vector<std::string>& fetches, std::vector<Value>& results) {
-  MILLRACE_RETURN_IF_ERROR(need_worker("step"));
-  if (!trains_) return InvalidArgument("step: training has ended by wait_for_all()");
+  MILLRACE_RETURN_IF_ERROR(need_training("step"));
   executor::NamedValues named;
   for (size_t i = 0; i < fetches.size(); ++i) named[fetches[i]] = std::move(results[i]);
   MILLRACE_RETURN_IF_ERROR(trainer_->step(next_step_, feeds, fetches, named));
@@ -223,10 +236,38 @@ Status TranspiledFleet::step(const executor::NamedValues& feeds,
   return Ok();
 }
 
+Status TranspiledFleet::go_back() {
+  MILLRACE_RETURN_IF_ERROR(need_programs("go_back", false));
+  if (trainer_ == nullptr)
+    return InvalidArgument("go_back: this worker is not running, call init_worker() first");
+  MILLRACE_ASSIGN_OR_RETURN(next_step_, trainer_->go_back_until_settled());
+  trains_ = true;
+  stopped_ = false;
+  return Ok();
+}
+
 StatusOr<const Value*> TranspiledFleet::find(const std::string& name) const {
   const Value* const value = trainer_ == nullptr ? nullptr : trainer_->find(name);
   if (value == nullptr) return NotFound("this worker has no var '{}'", name);
   return value;
+}
+
+Status TranspiledFleet::barrier_worker() {
+  MILLRACE_RETURN_IF_ERROR(need_training("barrier_worker"));
+  return trainer_->barrier(ps::CommBarrier::kWorker);
+}
+
+Status TranspiledFleet::load_model(const TranspiledSaveTarget& from) {
+  MILLRACE_RETURN_IF_ERROR(need_training("load_model"));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(from.root, from.folder));
+  std::vector<const Program*> servers;
+  for (const std::unique_ptr<Program>& program : servers_) servers.push_back(program.get());
+  return trainer_->load_model(servers, folder);
+}
+
+Status TranspiledFleet::shrink() {
+  MILLRACE_RETURN_IF_ERROR(need_training("shrink"));
+  return trainer_->end_day();
 }
 
 Status TranspiledFleet::wait_for_all() {

@@ -27,6 +27,8 @@ struct TranspiledStrategy {
   transpiler::DistributeTranspilerConfig config;
   /// Settings of the communicator by name, as in TrainerRuntimeConfig of the original.
   std::map<std::string, std::string> communicator;
+  /// JSON: embeddings that become typed tables (DistributionOptions); empty: none.
+  std::string sparse_tables;
 };
 
 /// Where results are saved; see FleetFolder of the installed library.
@@ -88,8 +90,30 @@ class TranspiledFleet {
   /// Trainer::step().
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
               std::vector<Value>& results);
+  /// The step from which this worker trains, and the next one; 0 before init_worker().
+  [[nodiscard]] int64_t first_step() const {
+    return trainer_ == nullptr ? 0 : trainer_->first_step();
+  }
+  [[nodiscard]] int64_t next_step() const { return next_step_; }
+  /// True after an error that go_back() fixes.
+  [[nodiscard]] bool must_go_back() const {
+    return trainer_ != nullptr && trainer_->must_go_back();
+  }
+  /// Goes back to the step of the servers' snapshots, which next_step() then returns; training
+  /// continues, also after wait_for_all() or stop_worker() has failed. Errors: called before
+  /// init_worker(); those of Trainer::go_back().
+  Status go_back();
   /// A var of this worker. Errors: kNotFound.
   [[nodiscard]] StatusOr<const Value*> find(const std::string& name) const;
+  /// Waits for all workers, between two steps. Errors: called before init_worker(); kDistributed at
+  /// the deadline.
+  Status barrier_worker();
+  /// Loads what save_persistables() has written, without `replace`; all workers call it between two
+  /// steps. Errors: called before init_worker(); those of Trainer::load_model(); kUnimplemented for
+  /// servers of a synchronous job that take snapshots.
+  Status load_model(const TranspiledSaveTarget& from);
+  /// Ends a day of the typed tables. Errors: as above; those of Trainer::end_day().
+  Status shrink();
   /// Ends training: sends what waits, and returns when all workers have called it or
   /// stop_worker(). No steps may follow; saving may. Errors: kDistributed at the deadline.
   Status wait_for_all();
@@ -112,6 +136,7 @@ class TranspiledFleet {
   TranspiledFleet() = default;
   Status need_programs(const char* call, bool server) const;
   Status need_worker(const char* call) const;
+  Status need_training(const char* call) const;
   /// Makes the files of this process's role.
   Status distribute(const ops::OpRegistry& registry, const Program& main, const Program& startup);
   /// A temporary folder with these files.
@@ -126,6 +151,7 @@ class TranspiledFleet {
   std::vector<JobFile> training_;  ///< the training program before it was distributed
   std::unique_ptr<Program> main_;
   std::unique_ptr<Program> startup_;
+  std::vector<std::unique_ptr<Program>> servers_;  ///< of all servers, in the first worker
   std::vector<std::string> remarks_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Trainer> trainer_;

@@ -92,6 +92,7 @@ void Service::count_rows(const std::vector<RequestItem>& items) const {
 Status Service::send(const Call& call, const protocol::Send& message) {
   if (call.repeat) return Ok();
   if (message.kind == SendKind::kGradients) return send_gradients(call.request, message.vars);
+  MILLRACE_RETURN_IF_ERROR(check_covered("setting vars by a call"));
   for (const RequestItem& item : message.vars) {
     MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(item.name));
     MILLRACE_RETURN_IF_ERROR(ServerCore::store(item, *var));

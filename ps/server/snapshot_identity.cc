@@ -35,6 +35,18 @@ std::string op_line(const Op& op) {
   return text;
 }
 
+// \param how  further words about the mode
+std::set<std::string> lines_of_server(const TablesServer& server, const std::string& how) {
+  std::set<std::string> lines{fmt::format("mode {}{}", server_mode_name(server.mode), how),
+                              fmt::format("server {}", server.server),
+                              fmt::format("trainers {}", server.trainers)};
+  // mode, trainers and the ops that update parameters have lines of their own
+  for (const std::string& fact : server.plan)
+    if (!is_training(fact)) lines.insert(kPlan.str() + fact);
+  for (const int id : server.tables) lines.insert(fmt::format("table {}", id));
+  return lines;
+}
+
 // The lines of a record without the name of the job.
 std::set<std::string> lines_of(std::string_view text) {
   llvm::SmallVector<llvm::StringRef, 0> lines;
@@ -64,16 +76,25 @@ std::string only_in(const std::set<std::string>& lines, const std::set<std::stri
 
 }  // namespace
 
+StatusOr<int64_t> number_in_note(const std::map<std::string, std::string>& notes,
+                                 const std::string& name) {
+  const auto note = notes.find(name);
+  int64_t number = 0;
+  if (note == notes.end()) return number;
+  if (!llvm::StringRef(note->second).getAsInteger(10, number) && number >= 0) return number;
+  return InvalidData("the manifest has '{}' for {}, expected a number", note->second, name);
+}
+
+std::string identity_of(const TablesServer& server) {
+  return fmt::format("{}\n", fmt::join(lines_of_server(server, ""), "\n"));
+}
+
 std::string identity_of(const ServerCore& core) {
-  std::set<std::string> lines;
-  lines.insert(fmt::format("mode {}{}{}", server_mode_name(core.plan.mode),
-                           core.plan.federated ? " federated" : "",
-                           core.plan.dc_asgd ? " dc_asgd" : ""));
-  lines.insert(fmt::format("server {}", core.plan.server));
-  lines.insert(fmt::format("trainers {}", core.plan.trainers));
-  // mode, trainers and the ops that update parameters have lines of their own
-  for (const std::string& fact : core.options.plan)
-    if (!is_training(fact)) lines.insert(kPlan.str() + fact);
+  TablesServer server{core.plan.mode, core.plan.server, core.plan.trainers, core.options.plan, {}};
+  if (core.options.tables != nullptr) server.tables = core.options.tables->ids();
+  std::set<std::string> lines =
+      lines_of_server(server, fmt::format("{}{}", core.plan.federated ? " federated" : "",
+                                          core.plan.dc_asgd ? " dc_asgd" : ""));
   // block 0 has only listen_and_serv; the checkpoint block does not change values
   for (size_t index = 1; index < core.program().block_count(); ++index) {
     if (static_cast<int32_t>(index) == core.plan.checkpoint_block) continue;
@@ -85,8 +106,6 @@ std::string identity_of(const ServerCore& core) {
     const Var* const var = entry.getValue().var;
     if (var != nullptr && var->persistable()) lines.insert(var_line(entry.getKey(), *var));
   }
-  if (core.options.tables != nullptr)
-    for (const int id : core.options.tables->ids()) lines.insert(fmt::format("table {}", id));
   const std::string& job = core.options.job;
   return fmt::format("{}{}\n", job.empty() ? "" : (kJob + job + "\n").str(),
                      fmt::join(lines, "\n"));

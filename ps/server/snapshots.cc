@@ -161,6 +161,11 @@ Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
                           fmt::join(missing, ", ")));
   MILLRACE_RETURN_IF_ERROR(io::load_state_dict(checkpoint, targets, {.allow_missing = true}));
   MILLRACE_RETURN_IF_ERROR(load_tables(checkpoint));
+  StatusOr<int64_t> before = number_in_note(checkpoint.manifest().user, kStepsBeforeNote);
+  if (!before.ok()) return std::move(before).status().with_note("in " + checkpoint.folder());
+  steps_before_ = *before;
+  if (core_.options.tables != nullptr)
+    core_.options.tables->steps().set_steps_before(steps_before_);
   return take_calls(*std::move(calls), applied);
 }
 
@@ -248,6 +253,7 @@ Status Snapshots::take(const Moment& moment) {
   io::LocalState state;
   state.user[kTermNote] = std::to_string(term_of(core_.epoch));
   state.user[kAppliedNote] = std::to_string(moment.applied);
+  if (steps_before_ > 0) state.user[kStepsBeforeNote] = std::to_string(steps_before_);
   for (const auto& var : core_.vars()) {
     const ServerVar& each = var.getValue();
     if (!each.var->persistable() || !each.value->initialized()) continue;

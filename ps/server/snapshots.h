@@ -99,6 +99,7 @@ class Snapshots {
   std::vector<bool> saved_;  ///< of each snapshot in the folder, oldest first: whether it was due
   int64_t number_ = 0;       ///< of the last snapshot; increases even if the step is the same
   uint64_t term_ = 0;
+  int64_t steps_before_ = 0;  ///< that other servers had applied before this job
   int64_t taken_at_ = 0;
   bool has_failed_ = false;  ///< the last snapshot could not be written
   Clock::time_point taken_;

@@ -6,11 +6,6 @@
 #include "ps/table/state_parts.h"
 
 namespace millrace::ps {
-namespace {
-
-constexpr const char* kRatePart = "rate";
-
-}  // namespace
 
 StatusOr<TableState> RateTable::state() {
   TableState state;

@@ -65,9 +65,11 @@ Status SparseTable::set_state(const TableState& state) {
     const uint64_t hash = mix_bits(key);
     MILLRACE_RETURN_IF_ERROR(shards_[part_of(hash)]->restore_waiting(key, hash, counts[i]));
   }
-  // with another number of partitions, subsequent random draws differ
-  for (size_t part = 0; part < shards_.size() && draws.size() == shards_.size(); ++part)
-    shards_[part]->set_draws(static_cast<uint64_t>(draws[part]));
+  // with other partitions, none may repeat draws that were made for its keys elsewhere
+  const int64_t most = draws.empty() ? 0 : *std::ranges::max_element(draws);
+  for (size_t part = 0; part < shards_.size(); ++part)
+    shards_[part]->set_draws(
+        static_cast<uint64_t>(draws.size() == shards_.size() ? draws[part] : most));
   return Ok();
 }
 

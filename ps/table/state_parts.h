@@ -16,7 +16,11 @@ inline constexpr const char* kKeysPart = "keys";                 ///< i64 [n]
 inline constexpr const char* kRowsPart = "rows";                 ///< f32 [n, floats of a row]
 inline constexpr const char* kWaitingKeysPart = "waiting_keys";  ///< keys not admitted yet; i64 [w]
 inline constexpr const char* kWaitingCountsPart = "waiting_counts";  ///< their accesses; f32 [w]
-inline constexpr const char* kDrawsPart = "draws";  ///< random draws made; i64 [partitions]
+/// Random draws made; i64 [partitions], or of another length: the most of any partition.
+inline constexpr const char* kDrawsPart = "draws";
+
+inline constexpr const char* kRatePart = "rate";    ///< of RateTable; f32 [1]
+inline constexpr const char* kStepsPart = "steps";  ///< of TensorTable; i64 [trainers]
 
 /// The elements of a tensor of a state. \param count  expected; kAnyCount: any
 /// Errors: kInvalidData for a tensor that is missing, or of another type or size.

@@ -158,7 +158,7 @@ Status TableSteps::apply(llvm::ArrayRef<char> arrivals, int64_t step) {
   for (auto& [id, held] : held_) {
     if (held.rate != nullptr) continue;
     Status status = held.dense != nullptr ? push_dense(held, arrivals) : push(held, arrivals);
-    if (status.ok() && held.shrink_every > 0 && step % held.shrink_every == 0)
+    if (status.ok() && held.shrink_every > 0 && (steps_before_ + step) % held.shrink_every == 0)
       status = held.table->shrink().status();
     if (!status.ok()) return std::move(status).with_note(fmt::format("in typed table {}", id));
     for (Part& part : held.parts) part.arrived = false;

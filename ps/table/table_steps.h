@@ -44,6 +44,8 @@ class TableSteps {
   Status keep(int trainer, const RequestItem& item);
   /// Drops what a trainer has sent.
   void drop(int trainer);
+  /// Number of steps that servers of another number applied before this job; days count them.
+  void set_steps_before(int64_t steps) { steps_before_ = steps; }
   /// Pushes what the trainers marked in `arrivals` have sent, and ends the day if the step does.
   /// \param step  number of this step
   Status apply(llvm::ArrayRef<char> arrivals, int64_t step);
@@ -68,6 +70,7 @@ class TableSteps {
   static Status push_dense(Held& held, llvm::ArrayRef<char> arrivals);
 
   const int trainers_;
+  int64_t steps_before_ = 0;
   std::mutex mutex_;
   std::map<int, Held> held_;  ///< by table
 };

@@ -13,8 +13,6 @@
 namespace millrace::ps {
 namespace {
 
-constexpr const char* kStepsPart = "steps";
-
 // A program with the scope in which it runs.
 struct RateProgram {
   Scope scope;

@@ -35,7 +35,7 @@ void bind_strategy(nb::module_& m) {
           [](const transpiler::DistributeTranspilerConfig& config) { return T::from(config); })
       .def_static("from_strategy", [](const api::FleetStrategy& strategy) {
         return value_of(T::from(strategy));
-      }) FIELD(config) FIELD(communicator);
+      }) FIELD(config) FIELD(communicator) FIELD(sparse_tables);
 }
 
 void bind_fleet_options(nb::module_& m) {
@@ -151,6 +151,10 @@ void bind_worker_calls(nb::class_<LockedFleet>& c) {
              return to_numpy(alone(*self.mutex, [&] { return value_of(self.fleet.get(name)); }));
            })
       .def_prop_ro("first_step", [](const LockedFleet& self) { return self.fleet.first_step(); })
+      .def("next_step", [](const LockedFleet& self) { return self.fleet.next_step(); })
+      .def("must_go_back", [](const LockedFleet& self) { return self.fleet.must_go_back(); })
+      .def("go_back",
+           [](LockedFleet& self) { alone(*self.mutex, [&] { check(self.fleet.go_back()); }); })
       .def("barrier_worker",
            [](LockedFleet& self) {
              alone(*self.mutex, [&] { check(self.fleet.barrier_worker()); });

@@ -283,6 +283,14 @@ class FleetTranspiler:
         """Sends what waits, and tells the servers that this worker is done."""
         self._core.stop_worker()
 
+    def load_model(self, dirname):
+        """All workers load what ``save_persistables`` has written; the first one sends it to the servers."""
+        self._core.load_model(*self._place(dirname))
+
+    def shrink(self):
+        """Ends a day of the typed tables."""
+        self._core.shrink()
+
     def save_persistables(self, executor, dirname, main_program: Program | None = None):
         """The first worker writes all variables, one file each; the others return immediately."""
         self._check_save("save_persistables", executor, main_program)

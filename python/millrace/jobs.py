@@ -290,8 +290,8 @@ class ServerCheckpoint:
 class TranspilerStrategy:
     """How a job of the original's first fleet trains: its servers run optimizer blocks.
 
-    The functions return an object with ``config``, a :class:`DistributeTranspilerConfig`, and ``communicator``, settings
-    of the communicator by name; give it to :meth:`Fleet.distributed_optimizer`.
+    The functions return an object with ``config``, a :class:`DistributeTranspilerConfig`, ``communicator``, settings of
+    the communicator by name, and ``sparse_tables``, JSON of the embeddings that become typed tables; give it to :meth:`Fleet.distributed_optimizer`.
     """
 
     sync = staticmethod(_core.TranspilerStrategy.sync)  #: all workers wait for each other in every step
@@ -397,6 +397,29 @@ class Fleet(TrainsFromDatasets):
     def first_step(self) -> int:
         """The step from which this worker trains: 0, unless synchronous servers loaded snapshots."""
         return self._core.first_step
+
+    @property
+    def next_step(self) -> int:
+        """Number of the next step."""
+        return self._core.next_step()
+
+    @property
+    def must_go_back(self) -> bool:
+        """True after an error of a step, or of the end of training, that :meth:`go_back` can fix."""
+        return self._core.must_go_back()
+
+    def go_back(self):
+        """Goes back to the step of the servers' snapshots, as all workers must; ``next_step`` then is that step::
+
+            while fleet.next_step < steps:
+                try:
+                    fleet.step(batch(fleet.next_step))
+                except millrace.DistributedError:
+                    if not fleet.must_go_back:
+                        raise
+                    fleet.go_back()
+        """
+        self._core.go_back()
 
     def barrier_worker(self):
         self._core.barrier_worker()

@@ -28,6 +28,22 @@ def linear_net():
     return main, startup, "loss"
 
 
+def fleet_process(kind, endpoint, main, startup, loss, **role):
+    """A process of a synchronous job with one worker and one server, up to its programs.
+
+    :param kind: what servers have: "tables" or "blocks" that optimize
+    """
+    fleet = millrace.Fleet(millrace.Connection())
+    fleet.init(worker_num=1, server_endpoints=[endpoint], **role)
+    options = millrace.minimize_options(millrace.optimizer.SGD(), learning_rate=0.1)
+    if kind == "tables":
+        fleet.distributed_optimizer(options, a_sync=False)
+    else:
+        fleet.distributed_optimizer(options, millrace.TranspilerStrategy.sync())
+    fleet.minimize(main, startup, loss)
+    return fleet
+
+
 def free_endpoints(count):
     """Endpoints of this machine where nothing listens."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]

@@ -1,5 +1,7 @@
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -10,7 +12,17 @@ import numpy
 import millrace
 import millrace.fluid as fluid
 from millrace import optimizer
-from nets import batches, free_endpoints, linear_net, sgd_by_numpy
+from nets import batches, fleet_process, free_endpoints, linear_net, sgd_by_numpy
+
+#: a server with snapshots, in a process of its own
+FLEET_SERVER = """
+import sys
+from nets import fleet_process, linear_net
+endpoint, snapshots, kind = sys.argv[1:]
+server = fleet_process(kind, endpoint, *linear_net(), is_server=True)
+server.init_server(snapshot_root=snapshots, snapshot_every=4)
+server.run_server()
+"""
 
 
 def training_net(rate=0.1):
@@ -151,6 +163,39 @@ class JobTest(unittest.TestCase):
         thread.join(60)
         self.assertFalse(thread.is_alive())
         self.assertIsNotNone(worker.main_program)
+
+    def test_a_loop_goes_back_to_the_snapshot_of_a_killed_server(self):
+        main, startup, loss = linear_net()
+        expected, _, _ = sgd_by_numpy(batches(10), 0.1)
+        feeds = list(batches(10))
+        for kind in ("tables", "blocks"):
+            endpoint = free_endpoints(1)[0]
+
+            def start_server():
+                return subprocess.Popen([sys.executable, "-c", FLEET_SERVER, endpoint, self.at(kind), kind],
+                                        cwd=os.path.dirname(__file__))
+
+            server = start_server()
+            worker = fleet_process(kind, endpoint, main, startup, loss, id=0)
+            worker.init_worker(wait_for_servers=60)
+            losses, returns = [0.0] * 10, 0
+            while worker.next_step < 10:
+                step = worker.next_step
+                if step == 6 and returns == 0:  # the last snapshot is of step 4, or there is none yet
+                    server.kill()
+                    server.wait()
+                    server = start_server()
+                try:
+                    losses[step] = worker.step(feeds[step], [loss])[loss].item()
+                except millrace.DistributedError:
+                    if not worker.must_go_back:
+                        raise
+                    worker.go_back()
+                    returns += 1
+            worker.stop_worker()
+            self.assertEqual(server.wait(60), 0)
+            self.assertGreater(returns, 0, kind)
+            numpy.testing.assert_allclose(losses, expected, rtol=1e-4)
 
     def test_a_fleet_whose_servers_run_the_optimizer(self):
         main, startup, loss = linear_net()

@@ -223,5 +223,43 @@ TEST(ApiFleet, DumpsOfADatasetAreRefused) {
   EXPECT_THAT(status.message(), HasSubstr("dump_fields"));
 }
 
+// The end of a day drops all rows, which then begin again.
+TEST(ApiFleet, AJobOfTheFirstFleetWithTypedTablesEndsItsDays) {
+  TranspilerStrategy strategy = TranspilerStrategy::sync();
+  strategy.sparse_tables = R"({"emb": {"accessor_class": "CtrCommonAccessor", "zero_init": false,
+                                       "delete_threshold": 1e9}})";
+  const Connection connection = Connection::in_process();
+  const auto prepare = [&](bool is_server) {
+    Fleet fleet(connection);
+    check(fleet.init({.is_server = is_server, .server_endpoints = {"a:1"}}));
+    check(fleet.distributed_optimizer(optimizer(), strategy));
+    check(fleet.minimize(*read("origin_main.pb"), *read("origin_startup.pb"), ctr_loss()));
+    return fleet;
+  };
+  std::thread serving([&] {
+    Fleet server = prepare(true);
+    check(server.init_server());
+    check(server.run_server());
+  });
+  Fleet worker = prepare(false);
+  check(worker.init_worker({.wait_for_servers = std::nullopt}));
+  std::string rows;
+  const std::shared_ptr<const Program> main = worker.main_program();
+  for (const Op& op : main->root().ops()) {
+    if (op.type() == "distributed_lookup_table") rows = op.first_output("Outputs").str();
+  }
+  const auto look_up = [&] {
+    const Arrays found = value_of(worker.step(ctr_batch(0), {rows}));
+    const auto values = found.at(rows).values<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const std::vector<float> first = look_up();
+  EXPECT_NE(look_up(), first);
+  check(worker.shrink());
+  EXPECT_EQ(look_up(), first);
+  check(worker.stop_worker());
+  serving.join();
+}
+
 }  // namespace
 }  // namespace millrace::api

@@ -1,6 +1,7 @@
 // Jobs of the first fleet by the installed library: in each mode the servers end with the values of
 // one process; jobs are saved while they train, and continue from that.
 
+#include <atomic>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -253,6 +254,66 @@ TEST(TranspiledFleets, AreSavedWhileTheyTrainAndContinue) {
   EXPECT_EQ(value_of(model.run(feeds)).begin()->second.dims.front(), 8);
 }
 
+// Two steps, then the values before them: the job makes the steps of a new one.
+TEST(TranspiledFleets, LoadAModelWhileTheyRun) {
+  for (const TranspilerStrategy& strategy :
+       {TranspilerStrategy::sync(), TranspilerStrategy::half_async()}) {
+    const int workers = strategy.config.sync_mode ? 2 : 1;
+    const TempFolder folder;
+    const OneProcess net(folder);
+    const Connection connection = Connection::in_process();
+    FleetServers servers(connection, net, workers, strategy, net.after(0));
+    std::vector<std::thread> threads;
+    for (int w = 0; w < workers; ++w) {
+      threads.emplace_back([&, w] {
+        Fleet worker = started(connection, net, w, workers, strategy);
+        for (int step = 0; step < 2; ++step) check(worker.step(batch(step + 5)).status());
+        const std::string root = folder.path();
+        EXPECT_EQ(worker.load_model({.root = root, .folder = "nothing"}).ok(), w != 0);
+        check(worker.load_model({.root = root, .folder = "after0"}));
+        for (int step = 0; step < kTranspiledSteps; ++step)
+          check(worker.step(batch(step)).status());
+        check(worker.wait_for_all());
+        check(worker.save_persistables({.root = root, .folder = "saved"}));
+        check(worker.stop_worker());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    net.expect_same(folder / "saved", kTranspiledSteps, true);
+  }
+}
+
+TEST(TranspiledFleets, WorkersMeetAtABarrier) {
+  const TempFolder folder;
+  const OneProcess net(folder);
+  for (const TranspilerStrategy& strategy :
+       {TranspilerStrategy::sync(), TranspilerStrategy::async(), TranspilerStrategy::geo(2)}) {
+    const Connection connection = Connection::in_process();
+    FleetServers servers(connection, net, 2, strategy, net.after(0));
+    std::atomic<int> rounds = 0;
+    std::vector<std::thread> threads;
+    for (int w = 0; w < 2; ++w) {
+      threads.emplace_back([&, w] {
+        Fleet worker = started(connection, net, w, 2, strategy);
+        for (int round = 1; round <= 3; ++round) {
+          check(worker.step(batch(round)).status());
+          ++rounds;
+          check(worker.barrier_worker());
+          EXPECT_GE(rounds, 2 * round);
+          check(worker.barrier_worker());
+        }
+        if (strategy.config.geo_sgd_mode) {
+          EXPECT_EQ(worker.load_model({.root = folder.path(), .folder = "after0"}).code(),
+                    StatusCode::kUnimplemented);
+        }
+        EXPECT_THAT(worker.shrink().to_string(), HasSubstr("have no typed tables"));
+        check(worker.stop_worker());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
 TEST(TranspiledFleets, CallsInTheWrongOrderAreErrors) {
   const TempFolder folder;
   const OneProcess net(folder);
@@ -273,8 +334,9 @@ TEST(TranspiledFleets, CallsInTheWrongOrderAreErrors) {
        {fleet.stop_worker(), fleet.wait_for_all(), fleet.step({}).status(),
         fleet.save_persistables({.root = folder.path(), .folder = "x"}), fleet.get("x").status()})
     EXPECT_FALSE(status.ok());
-  for (const Status& status : {fleet.barrier_worker(), fleet.shrink(), fleet.load_model({})})
-    EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << status.to_string();
+  for (const Status& status :
+       {fleet.barrier_worker(), fleet.shrink(), fleet.load_model({}), fleet.go_back()})
+    EXPECT_THAT(status.to_string(), HasSubstr("call init_worker() first"));
   EXPECT_THAT(
       fleet.save_persistables({.root = folder.path(), .folder = "x", .mode = 1}).to_string(),
       HasSubstr("mode 1"));

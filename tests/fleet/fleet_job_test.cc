@@ -18,11 +18,13 @@
 #include "ops/minimize/minimize.h"
 #include "ops/registry.h"
 #include "proto/fleet_desc.pb.h"
+#include "transpiler/distribute/table_plan.h"
 #include "transpiler/fleet/fleet_programs.h"
 
 namespace millrace::fleet {
 namespace {
 
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -214,6 +216,56 @@ TEST(FleetJob, OtherOptimizersNeedALeave) {
   EXPECT_THAT(refusal(training, spec), HasSubstr("sgd and adam only"));
   spec.strategy.set_all_optimizers(true);
   EXPECT_EQ(refusal(training, spec), "made");
+}
+
+// Programs of the original have such lookups if a layer is sparse but has no remote_prefetch.
+TEST(FleetJob, RefusesLookupsWhoseRowsNoProcessHas) {
+  const Training training(kModel, Sgd{}, 0.01);
+  JobSpec geo = two_by_two();
+  use_geo(geo.strategy);
+  const auto set = [&](const char* attr, bool value) {
+    for (Op& op : training.main().root().ops()) {
+      if (transpiler::is_lookup(op)) op.set_bool(attr, value);
+    }
+  };
+  set("remote_prefetch", false);
+  EXPECT_THAT(refusal(training, synchronous()),
+              HasSubstr("'lookup_table_v2' looks up 'emb' with is_sparse, but without "
+                        "remote_prefetch: neither workers nor servers would have its rows"));
+  EXPECT_EQ(refusal(training, geo), "made");
+  set("is_distributed", true);
+  const auto role = training.job(synchronous())->role({false, 0});
+  ASSERT_TRUE(role.ok()) << role.status().to_string();
+  EXPECT_THAT(role->programs.remarks,
+              Contains(HasSubstr("the job will not run: 'lookup_table_v2' looks up 'emb' with "
+                                 "is_distributed, but without remote_prefetch")));
+  set("remote_prefetch", true);
+  set("is_sparse", false);
+  EXPECT_THAT(refusal(training, geo), HasSubstr("with remote_prefetch, but without is_sparse"));
+}
+
+// As in the original, whose ops take such parameters only in some updates.
+TEST(FleetJob, GeoUpdatesOfDeclaredRowsNeedALeave) {
+  const Training training(kModel, Adagrad{}, 0.01);
+  Var* const emb = training.main().root().find_var("emb");
+  VarSpec spec = emb->spec();
+  spec.kind = VarKind::kSelectedRows;
+  emb->set_spec(std::move(spec));
+  JobSpec geo = two_by_two();
+  use_geo(geo.strategy);
+  EXPECT_THAT(refusal(training, geo),
+              HasSubstr("'emb' is declared as rows and updated by 'adagrad' on the workers"));
+  geo.strategy.set_all_optimizers(true);
+  EXPECT_EQ(refusal(training, geo), "made");
+}
+
+TEST(FleetJob, WarnsOfOtherNumbersOfEndpoints) {
+  JobSpec spec = synchronous();
+  spec.worker_endpoints = {"127.0.0.1:36021"};
+  const auto role = Training(kModel, Sgd{}, 0.01).job(std::move(spec))->role({false, 1});
+  ASSERT_TRUE(role.ok()) << role.status().to_string();
+  EXPECT_THAT(role->programs.remarks,
+              Contains("the job has 2 workers, although 1 endpoints of workers are given"));
 }
 
 TEST(FleetJob, DescriptionsNameOtherOptimizers) {

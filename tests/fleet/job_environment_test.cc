@@ -142,6 +142,17 @@ TEST(JobEnvironmentTest, ReadsServersAndOldNames) {
   EXPECT_THAT(old.server_endpoints, ElementsAre("h1:6174", "h2:6174"));
 }
 
+// Trainers of such jobs do not connect to each other, so their number decides.
+TEST(JobEnvironmentTest, TrainersOfServersMayHaveOtherNumbersOfEndpoints) {
+  const JobEnvironment job = expect({{"TRAINING_ROLE", "TRAINER"},
+                                     {"PADDLE_PSERVERS_IP_PORT_LIST", "s:1"},
+                                     {"PADDLE_TRAINER_ID", "2"},
+                                     {"PADDLE_TRAINERS_NUM", "3"},
+                                     {"PADDLE_TRAINER_ENDPOINTS", "a:1,b:2"}});
+  EXPECT_EQ(job.size, 3);
+  EXPECT_EQ(job.rank, 2);
+}
+
 TEST(JobEnvironmentTest, ReadsOtherLaunchersInOrder) {
   const Variables torch{{"RANK", "3"},
                         {"WORLD_SIZE", "4"},

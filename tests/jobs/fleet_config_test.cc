@@ -46,6 +46,17 @@ TEST(FleetConfig, SaysTheJob) {
   EXPECT_EQ(spec->environment("CPU_NUM"), "8");
 }
 
+// The number of trainers decides, as in the original.
+TEST(FleetConfig, TrainersMayHaveFewerOrMoreEndpoints) {
+  for (const char* const trainers : {"1", "2", "3"}) {
+    const auto spec = parse(std::string(R"({"mode": "sync", "pservers": "a:1", "trainers": )") +
+                            trainers + R"(, "trainer_endpoints": "b:1, c:1"})");
+    ASSERT_TRUE(spec.ok()) << spec.status().to_string();
+    EXPECT_EQ(std::to_string(spec->workers), trainers);
+    EXPECT_THAT(spec->worker_endpoints, ElementsAre("b:1", "c:1"));
+  }
+}
+
 TEST(FleetConfig, NamesWhatIsWrong) {
   EXPECT_EQ(parse("[]").status().message(), "expected a JSON object, found a list");
   EXPECT_THAT(parse(R"({"mode": "half", "pservers": "a:1", "trainers": 1})").status().message(),
@@ -68,8 +79,11 @@ TEST(FleetConfig, NamesWhatIsWrong) {
               HasSubstr("expected an object with settings of a table, found 8"));
   EXPECT_THAT(fault(R"(, "env": {"CPU_NUM": 4})"), HasSubstr("'env.CPU_NUM': expected a string"));
   EXPECT_THAT(fault(R"(, "colour": 1)"), HasSubstr("colour"));
-  EXPECT_EQ(fault(R"(, "trainer_endpoints": "a:1,b:1")"),
-            "'trainers' is 1, but 'trainer_endpoints' has 2");
+  EXPECT_EQ(parse(R"({"mode": "sync", "pservers": "a:1,", "trainers": 1})").status().message(),
+            "'pservers' has '' (expected host:port with a port up to 65535)");
+  EXPECT_EQ(fault(R"(, "trainer_endpoints": "a:1,,b:1")"),
+            "'trainer_endpoints' has '' (expected host:port with a port up to 65535)");
+  EXPECT_EQ(fault(R"(, "heter_workers": "a:1,a:1")"), "'heter_workers' names 'a:1' twice");
   EXPECT_EQ(fault(""), "");
 }
 

@@ -143,6 +143,27 @@ TEST(Probability, DrawsDependOnSeedNumberAndKey) {
   EXPECT_EQ(admitted(*other), admitted(*table));
 }
 
+// Keys that come from other partitions must not get the draws again that have refused them.
+TEST(Probability, DrawsAreNotRepeatedWithOtherPartitions) {
+  const SparseTableOptions options = one_part("probability_entry:0.25");
+  SparseTableOptions more = options;
+  more.partitions = 2;
+  int refused = 0;
+  int admitted = 0;
+  for (int64_t key = 0; key < 100; ++key) {
+    const auto first = *SparseTable::create(options);
+    access(*first, {key});
+    if (first->size() != 0) continue;
+    ++refused;
+    const auto second = *SparseTable::create(more);
+    ASSERT_TRUE(second->set_state(*first->state()).ok());
+    access(*second, {key});
+    admitted += static_cast<int>(second->size());
+  }
+  EXPECT_GT(refused, 60);
+  EXPECT_GT(admitted, 5);
+}
+
 TEST(Accessors, NeedWeights) {
   using Rows = AccessorOptions::Kind;
   for (const auto& [kind, dim, least] :

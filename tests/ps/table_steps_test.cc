@@ -126,7 +126,12 @@ TEST_F(StepsOfTables, ShowsAndClicksAreAddedUpAndFade) {
   EXPECT_EQ(before[1], 4);
   ASSERT_TRUE(steps_.apply(two, 2).ok());  // the end of a day
   EXPECT_EQ(pull({7})[0], 4);
-  for (int step = 3; step <= 12; ++step) ASSERT_TRUE(steps_.apply(two, step).ok());
+  steps_.set_steps_before(1);  // of other servers: their days continue
+  ASSERT_TRUE(steps_.apply(two, 2).ok());
+  EXPECT_EQ(pull({7})[0], 4);
+  ASSERT_TRUE(steps_.apply(two, 3).ok());
+  EXPECT_EQ(pull({7})[0], 2);
+  for (int step = 4; step <= 12; ++step) ASSERT_TRUE(steps_.apply(two, step).ok());
   EXPECT_EQ(table_->size(), 0);
 }
 

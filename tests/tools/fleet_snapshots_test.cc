@@ -2,6 +2,7 @@
 // jobs.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -15,6 +16,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/fleet.h"
+#include "executor/array_values.h"
 #include "io/checkpoint/folder.h"
 #include "tests/support/process.h"
 #include "tests/tools/ctr_folder.h"
@@ -44,10 +47,10 @@ class FleetSnapshots : public CtrFolder {
     losses_ = floats_in(at("out.npz"));
   }
   [[nodiscard]] std::unique_ptr<spawn::Process> server(int i, const Words& more) const {
-    return std::make_unique<spawn::Process>(
-        joined({spawn::tool("pserver"), "--program", at(fmt::format("job/pserver_{}/__model__", i)),
-                "--snapshot-dir", at("snapshots")},
-               more));
+    return std::make_unique<spawn::Process>(joined(
+        {spawn::tool("pserver"), "--program", at(fmt::format("{}/pserver_{}/__model__", job_, i)),
+         "--snapshot-dir", at(snapshots_)},
+        more));
   }
   [[nodiscard]] std::unique_ptr<spawn::Process> trainer(int t, const Words& more = {}) const {
     return std::make_unique<spawn::Process>(joined({spawn::tool("run-program"),
@@ -56,11 +59,11 @@ class FleetSnapshots : public CtrFolder {
                                                     "--trainer-id",
                                                     std::to_string(t),
                                                     "--transpiled",
-                                                    at("job"),
+                                                    at(job_),
                                                     "--feed-steps",
                                                     at(fmt::format("feeds_{}.npz", t)),
                                                     "--steps",
-                                                    std::to_string(kSteps),
+                                                    std::to_string(steps_),
                                                     "--fetch",
                                                     ctr_job::loss_name(),
                                                     "--output",
@@ -91,6 +94,34 @@ class FleetSnapshots : public CtrFolder {
     for (const auto& process : processes_)
       EXPECT_EQ(process->wait(kTimeoutMs), 0) << process->output();
   }
+  // A worker of the job in this process, by a loop of its own. \returns how often it went back
+  int train_in_own_loop(int worker) {
+    api::Fleet fleet(*api::Connection::open());
+    check(fleet.init({.id = worker, .worker_num = kWorkers, .server_endpoints = servers_}));
+    check(fleet.distributed_optimizer({.method = Adam{}, .learning_rate = 0.1}, {.a_sync = false}));
+    const std::string loss = ctr_job::loss_name();
+    check(fleet.minimize(*ctr_job::program_of("origin_main.pb"),
+                         *ctr_job::program_of("origin_startup.pb"), loss));
+    check(fleet.init_worker());
+    int returns = 0;
+    while (fleet.next_step() < kSteps) {
+      const int64_t step = fleet.next_step();
+      const NamedValues feeds = ctr_job::feeds_of(worker, static_cast<int>(step));
+      const auto results = fleet.step(*executor::to_arrays(feeds), {loss});
+      if (results.ok()) {
+        const auto found = results->at(loss).values<float>();
+        EXPECT_EQ(std::vector<float>(found.begin(), found.end()),
+                  losses_.at(fmt::format("t{}/step{}/{}", worker, step, loss)));
+        continue;
+      }
+      EXPECT_TRUE(fleet.must_go_back()) << results.status().to_string();
+      if (!fleet.must_go_back()) break;
+      check(fleet.go_back());
+      ++returns;
+    }
+    check(fleet.stop_worker());
+    return returns;
+  }
   // True if that holds before the time of a test is over.
   template <typename Holds>
   static bool soon(Holds&& holds) {
@@ -109,6 +140,9 @@ class FleetSnapshots : public CtrFolder {
     }
   }
 
+  std::string job_ = "job";
+  std::string snapshots_ = "snapshots";
+  int steps_ = kSteps;
   std::vector<std::string> servers_;
   Processes processes_;  ///< two servers, two trainers
   Arrays whole_;
@@ -150,6 +184,22 @@ TEST_F(FleetSnapshots, ASynchronousJobGoesBackToTheSnapshotOfAKilledServer) {
   }
 }
 
+TEST_F(FleetSnapshots, LoopsOfOnesOwnGoBackToTheSnapshotOfAKilledServer) {
+  make_job("sync");
+  run_undisturbed();
+  const Words flags{"--snapshot-every", "4"};
+  processes_.push_back(server(0, joined(flags, {"--kill-point", "server/before-apply:7"})));
+  processes_.push_back(server(1, flags));
+  std::array<int, kWorkers> returns{};
+  std::vector<std::thread> workers;
+  for (int t = 0; t < kWorkers; ++t)
+    workers.emplace_back([&, t] { returns[static_cast<size_t>(t)] = train_in_own_loop(t); });
+  replace_first_server(flags);
+  for (std::thread& worker : workers) worker.join();
+  expect_all_end_well();
+  for (const int each : returns) EXPECT_GT(each, 0);
+}
+
 // A server that was lost before its first snapshot gets the first parameters again.
 TEST_F(FleetSnapshots, AServerThatIsLostAtTheStartGetsTheFirstParametersAgain) {
   make_job("sync");
@@ -186,6 +236,51 @@ TEST_F(FleetSnapshots, AJobThatIsStartedAgainContinuesWithItsRates) {
   expect_all_end_well();
   EXPECT_THAT(processes_[2]->output(), HasSubstr("trainer 0 begins at step 4"));
   expect_undisturbed(4);
+}
+
+// Two servers, then three, then one: the same bits as without a change, with optimizers whose state
+// has numbers for all elements.
+TEST_F(FleetSnapshots, AJobContinuesOnOtherNumbersOfServers) {
+  make_job("sync");
+  run_undisturbed();
+  steps_ = 5;
+  start_all({"--snapshot-every", "5"});
+  expect_all_end_well();
+  const auto reshard_for = [&](const std::string& job) {
+    const std::string from = std::exchange(job_, job);
+    const std::string old = std::exchange(snapshots_, job + "_snapshots");
+    succeed("checkpoint", {"reshard", at(old), "--slices", at(from), "--to-slices", at(job_), "-o",
+                           at(snapshots_)});
+  };
+  const auto run_on = [&](int servers, int steps) {
+    processes_.clear();
+    for (int i = 0; i < servers; ++i) processes_.push_back(server(i, {"--snapshot-every", "5"}));
+    steps_ = steps;
+    for (int t = 0; t < kWorkers; ++t) processes_.push_back(trainer(t));
+    expect_all_end_well();
+    EXPECT_THAT(processes_.back()->output(),
+                HasSubstr(fmt::format("begins at step {}", steps == 10 ? 5 : 10)));
+  };
+  const std::string list = spawn::free_endpoints(3);
+  const size_t second = list.find(',') + 1;
+  const size_t third = list.find(',', second) + 1;
+  transpile(
+      "three", "sync",
+      {list.substr(0, second - 1), list.substr(second, third - 1 - second), list.substr(third)});
+  reshard_for("three");
+  run_on(3, 10);
+  transpile("one", "sync", {servers_[0]});
+  reshard_for("one");
+  run_on(1, kSteps);
+  expect_undisturbed(10);
+  transpile("other", "async", {servers_[0]});
+  const Ended refused = run("checkpoint", {"reshard", at(snapshots_), "--slices", at(job_),
+                                           "--to-slices", at("other"), "-o", at("refused")});
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.output, HasSubstr("the new job is not synchronous"));
+  const Ended foreign = run("checkpoint", {"reshard", at("snapshots"), "--slices", at("three"),
+                                           "--to-slices", at("one"), "-o", at("refused")});
+  EXPECT_NE(foreign.code, 0);
 }
 
 TEST_F(FleetSnapshots, ASnapshotOfAnotherJobIsRefused) {

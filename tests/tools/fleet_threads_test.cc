@@ -115,6 +115,15 @@ TEST_F(FleetThreads, ThreadsOfAnAsynchronousTrainerTrainSideBySide) {
   EXPECT_EQ(after.at("w"), dense);
   EXPECT_EQ(floats_in(at("out.npz")).size(), static_cast<size_t>(kLinearSteps));
   EXPECT_THAT(testing::bytes_of(at("stats.json")), HasSubstr("\"steps\": 24"));
+  NamedValues prefixed;
+  for (auto& [name, value] : all) prefixed["t0/" + name] = std::move(value);
+  write("feeds.npz", *io::npz_bytes(prefixed));
+  succeed("run-program",
+          {"--cluster", "inproc", "--transpiled", at("job"), "--feed-steps", at("feeds.npz"),
+           "--steps", std::to_string(kLinearSteps), "--fetch", "loss", "--output", at("in.npz"),
+           "--save-persistables", at("together.npz"), "--worker-threads", "3", "-q"});
+  EXPECT_EQ(floats_in(at("together.npz")), after);
+  EXPECT_EQ(floats_in(at("in.npz")).size(), static_cast<size_t>(kLinearSteps));
 }
 
 TEST_F(FleetThreads, ThreadsNeedAConstantRate) {

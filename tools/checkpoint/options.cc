@@ -103,7 +103,9 @@ void add_source_options(CLI::App& app, CheckpointFlags& flags) {
                  "program that declares the variables of the input")
       ->type_name("FILE");
   app.add_option("--slices", flags.source.slices,
-                 "slices.json of a job: PATH has snapshots of its servers, which are joined")
+                 "slices.json of a job: PATH has snapshots of its servers, which are joined; "
+                 "reshard: or the "
+                 "folder of a fleet job")
       ->type_name("FILE");
   app.add_option("--vars", flags.vars,
                  "only variables whose names match these globs (* and ?), comma-separated")
@@ -133,8 +135,10 @@ void add_output_options(CLI::App& app, CheckpointFlags& flags) {
       ->type_name("N")
       ->default_str("")
       ->check(CLI::Range(0, 65536).description(""));
-  app.add_option("--to-slices", flags.to_slices,
-                 "reshard: slices.json of the job that will load the new snapshots")
+  app.add_option(
+         "--to-slices", flags.to_slices,
+         "reshard: slices.json of the job that will load the new snapshots, or the folder of a "
+         "fleet job")
       ->type_name("FILE");
   app.add_option("--axis", flags.axis, "reshard: axis along which tensors are split")
       ->type_name("N")

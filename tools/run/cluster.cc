@@ -29,6 +29,7 @@ StatusOr<jobs::ClusterOptions> cluster_options(const Tool& tool, const RunOption
   MILLRACE_ASSIGN_OR_RETURN(out.trainer, trainer_settings(tool, flags));
   out.trainer.optimize = options.optimize;
   out.trainer.files_root = options.allow_dir;
+  out.trainer.workers = options.worker_threads;
   MILLRACE_ASSIGN_OR_RETURN(out.server, server_settings(tool, flags, options.allow_dir));
   out.kill_point = options.ps.kill_point;
   out.ending = ending_of(tool, options);

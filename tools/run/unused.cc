@@ -58,7 +58,7 @@ constexpr Use kUses[] = {
     {"--allow-pipe-command", kOnceRun | kTrainerRun, "--files"},
     {"--dataset", kOnceRun | kTrainerRun, "--files"},
     {"--reader-threads", kOnceRun | kTrainerRun, "--files"},
-    {"--worker-threads", kOnceRun | kTrainerRun, {}, kRefuse},
+    {"--worker-threads", kOnceRun | kTrainerRun | kClusterRun, {}, kRefuse},
     {"--batch-size", kOnceRun | kTrainerRun, kExamples},
     {"--epochs", kOnceRun | kTrainerRun, kExamples},
     {"--shuffle", kOnceRun | kTrainerRun, kExamples},

@@ -84,6 +84,36 @@ bool is_remote_lookup(const Op& op) {
   return is_lookup(op) && get_attr_or(op, "remote_prefetch", false);
 }
 
+Status check_lookups(const Program& main, bool distributed) {
+  for (const Op& op : main.root().ops()) {
+    if (!is_lookup(op) || is_remote_lookup(op)) continue;
+    const bool is_distributed = get_attr_or(op, "is_distributed", false);
+    if (is_distributed ? !distributed : !get_attr_or(op, "is_sparse", false)) continue;
+    return Unimplemented(
+               "'{}' looks up '{}' with {}, but without remote_prefetch: neither workers nor "
+               "servers would have its rows",
+               op.type().str(), op.first_input("W").str(),
+               is_distributed ? "is_distributed" : "is_sparse")
+        .with_hint(
+            "set remote_prefetch of the op for a table of the servers, or unset is_sparse for a "
+            "dense parameter")
+        .at(op.location());
+  }
+  return Ok();
+}
+
+Status check_geo_lookups(const Program& main) {
+  for (const Op& op : main.root().ops()) {
+    if (!is_remote_lookup(op) || get_attr_or(op, "is_sparse", false)) continue;
+    return Unimplemented(
+               "'{}' looks up '{}' with remote_prefetch, but without is_sparse: geo workers send "
+               "the rows of gradients that are selected rows",
+               op.type().str(), op.first_input("W").str())
+        .at(op.location());
+  }
+  return Ok();
+}
+
 StatusOr<int64_t> common_padding(llvm::ArrayRef<Op*> lookups) {
   const auto padding_of = [](const Op& op) {
     return std::max<int64_t>(-1, get_attr_or<int64_t>(op, "padding_idx", -1));

@@ -67,6 +67,16 @@ StatusOr<TablePlan> plan_tables(const Program& main);
 bool is_lookup(const Op& op);
 /// True for lookups that fetch their rows from the servers (attribute remote_prefetch).
 bool is_remote_lookup(const Op& op);
+/// Checks the lookups of workers that do not hold embeddings: those with is_sparse or
+/// is_distributed need remote_prefetch, as the startup program of a worker does not initialize
+/// their rows. \param distributed  also those with is_distributed. The original makes programs of
+/// them, too,
+///                     which do not run.
+/// Errors: kUnimplemented naming op, table and attribute.
+Status check_lookups(const Program& main, bool distributed);
+/// Checks the lookups of geo workers, whose rows are in the gradient of a lookup with is_sparse.
+/// Errors: kUnimplemented for one with remote_prefetch alone.
+Status check_geo_lookups(const Program& main);
 /// padding_idx of the lookups of one table; -1: none. The op or table that replaces them has only
 /// one. Errors: kUnimplemented if the lookups differ.
 StatusOr<int64_t> common_padding(llvm::ArrayRef<Op*> lookups);

@@ -1,4 +1,4 @@
-#include "jobs/ps/local_state.h"
+#include "fleet/runtime/local_state.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 
 #include "ps/values.h"
 
-namespace millrace::jobs {
+namespace millrace::fleet {
 namespace {
 
 // More than the usual number of steps between snapshots. Large states keep fewer copies.
@@ -71,6 +71,8 @@ LocalState::LocalState(const Program& program, const std::set<std::string>& remo
 
 Status LocalState::keep(int64_t step, const Scope& scope) {
   if (changing_.empty()) return Ok();
+  // a step that is run again after an error may have changed the variables
+  if (!kept_.empty() && kept_.back().step == step) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(Values values, copies(changing_, scope));
   const auto bytes = static_cast<size_t>(std::max<int64_t>(1, bytes_of_values(values)));
   const size_t most = std::clamp<size_t>(kMostBytes / bytes, 2, kMostSteps);
@@ -129,4 +131,4 @@ std::vector<std::string> put_back(LocalState::Values&& values, Scope& scope) {
   return others;
 }
 
-}  // namespace millrace::jobs
+}  // namespace millrace::fleet

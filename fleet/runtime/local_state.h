@@ -11,7 +11,7 @@
 #include "framework/tensor/scope.h"
 #include "transpiler/distribute/slices_json.h"
 
-namespace millrace::jobs {
+namespace millrace::fleet {
 
 /// The state of a trainer other than the parameters of its servers: persistable variables of its
 /// program that no server holds, such as the running means of batch norms. Keeps copies of the
@@ -25,7 +25,8 @@ class LocalState {
   /// \param remote  names of the variables that the servers hold
   LocalState(const Program& program, const std::set<std::string>& remote);
 
-  /// Copies the variables before a step. Drops the oldest copies when the limit is exceeded.
+  /// Copies the variables before a step, unless the last copy is of the same step. Drops the oldest
+  /// copies when the limit is exceeded.
   Status keep(int64_t step, const Scope& scope);
   /// Copies of all local variables, including those that no step changes.
   StatusOr<Values> copy(const Scope& scope) const;
@@ -56,4 +57,4 @@ std::set<std::string> received_by(const Program& startup);
 /// \returns the names for which the scope had another tensor
 std::vector<std::string> put_back(LocalState::Values&& values, Scope& scope);
 
-}  // namespace millrace::jobs
+}  // namespace millrace::fleet
