@@ -72,6 +72,10 @@ Status FleetWorker::start() {
   peers.insert(peers.end(), workers.begin(), workers.end());
   MILLRACE_RETURN_IF_ERROR(ps::connect_to_servers(*client_, peers, kReportInterval, log_));
   MILLRACE_RETURN_IF_ERROR(check_mode());
+  if (rings_ != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(join_workers());
+    MILLRACE_RETURN_IF_ERROR(abandon(check_loaded_together()));
+  }
   if (mode_ == ps::CommMode::kSync) {
     MILLRACE_RETURN_IF_ERROR(keep_first_values());
     MILLRACE_ASSIGN_OR_RETURN(first_step_, go_back());

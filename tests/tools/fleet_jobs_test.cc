@@ -265,10 +265,7 @@ TEST_F(FleetJobs, ARateFollowsItsSchedule) {
     write("min.json",
           fmt::format(R"({{"losses": ["{}"], "optimizer": [{{"type": "sgd", "schedule": {}}}]}})",
                       ctr_job::loss_name(), schedule));
-    succeed("transpile-program",
-            {"--program", std::string(ctr_job::kFolder) + "origin_main.pb", "--startup",
-             std::string(ctr_job::kFolder) + "origin_startup.pb", "--minimize", at("min.json"),
-             "--fleet", at("fleet.json"), "-o", at(out), "--force", "-q"});
+    transpile_configured(out);
   };
   const auto trained = [&](const std::string& job, int steps) {
     succeed("run-program",
