@@ -308,7 +308,7 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
   if (rate_main_ != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(rate_program_, executor.prepare(*rate_main_, scope_));
   }
-  return keep_schedule();
+  return Ok();
 }
 
 StatusOr<std::unique_ptr<executor::PreparedProgram>> FleetWorker::prepare_thread(

@@ -76,6 +76,8 @@ Status FleetWorker::start() {
     MILLRACE_RETURN_IF_ERROR(join_workers());
     MILLRACE_RETURN_IF_ERROR(abandon(check_loaded_together()));
   }
+  // counters may have been loaded
+  MILLRACE_RETURN_IF_ERROR(keep_schedule());
   if (mode_ == ps::CommMode::kSync) {
     MILLRACE_RETURN_IF_ERROR(keep_first_values());
     MILLRACE_ASSIGN_OR_RETURN(first_step_, go_back());
