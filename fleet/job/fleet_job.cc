@@ -13,6 +13,7 @@
 #include "ops/registry.h"
 #include "ps/transport/endpoint.h"
 #include "transpiler/distribute/distribution_passes.h"
+#include "transpiler/fleet/dense_gradients.h"
 
 namespace millrace::fleet {
 namespace {
@@ -42,6 +43,26 @@ Status check_supported(const JobSpec& spec) {
     return Unimplemented(
         "trainer_desc_configs.local_sparse and remote_sparse: federated tables are not "
         "implemented");
+  return Ok();
+}
+
+// What a job whose workers average dense gradients cannot be combined with.
+Status check_all_reduce(const JobSpec& spec, ps::CommMode mode) {
+  if (!spec.all_reduces_dense) return Ok();
+  if (mode == ps::CommMode::kGeo)
+    return Unimplemented("dense_gradients all_reduce in a geo job, whose workers train apart");
+  if (!spec.heter.endpoints.empty())
+    return Unimplemented("dense_gradients all_reduce in a job with heter workers");
+  const size_t endpoints = spec.worker_endpoints.size();
+  if (endpoints != 0 && endpoints != static_cast<size_t>(spec.workers))
+    return InvalidArgument(
+        "dense_gradients all_reduce: the job has {} workers and {} endpoints of them, expected one "
+        "for each",
+        spec.workers, endpoints);
+  if (spec.strategy.adam_d2sum())
+    return Unimplemented(
+        "adam_d2sum with dense_gradients all_reduce: it is a rule of dense tables, and the job has "
+        "none");
   return Ok();
 }
 
@@ -79,6 +100,7 @@ StatusOr<FleetJob> FleetJob::create(const Program& main, const Program& startup,
   MILLRACE_RETURN_IF_ERROR(check_supported(spec));
   FleetJob job;
   MILLRACE_ASSIGN_OR_RETURN(job.mode_, spec.strategy.mode());
+  MILLRACE_RETURN_IF_ERROR(check_all_reduce(spec, job.mode_));
   job.main_ = &main;
   job.startup_ = &startup;
   job.spec_ = std::move(spec);
@@ -87,6 +109,8 @@ StatusOr<FleetJob> FleetJob::create(const Program& main, const Program& startup,
                                ? transpiler::check_geo_lookups(*job.main_)
                                : transpiler::check_lookups(*job.main_, /*distributed=*/false));
   MILLRACE_ASSIGN_OR_RETURN(job.plan_, transpiler::plan_tables(*job.main_));
+  if (job.spec_.all_reduces_dense)
+    MILLRACE_RETURN_IF_ERROR(transpiler::keep_rows_only(*job.main_, job.plan_));
   return job;
 }
 
@@ -119,12 +143,13 @@ StatusOr<RoleOutput> FleetJob::role(const JobRole& role) const {
   } else {
     const JobRate rate = job_rate(*main_);
     MILLRACE_ASSIGN_OR_RETURN(
-        out.programs,
-        transpiler::make_fleet_worker(*main_, *startup_, plan_,
-                                      {.mode = mode,
-                                       .worker = role.index,
-                                       .scheduled_rate = spec_.scheduled_rate,
-                                       .computed_rate = rate.is_computed ? rate.var : ""}));
+        out.programs, transpiler::make_fleet_worker(
+                          *main_, *startup_, plan_,
+                          {.mode = mode,
+                           .worker = role.index,
+                           .scheduled_rate = spec_.scheduled_rate,
+                           .computed_rate = rate.is_computed ? rate.var : "",
+                           .averaging_workers = spec_.all_reduces_dense ? spec_.workers : 0}));
     transpiler::number_heter_calls(*out.programs.main, role.index);
   }
   add_remarks(out.programs.remarks);

@@ -24,7 +24,9 @@ class FleetJob {
   /// \param main, startup  the training program, with its optimizer; must outlive the result
   /// Errors: kInvalidArgument for a job without servers or workers, a malformed or repeated
   /// endpoint, or a strategy without a mode; kUnimplemented for tables and heter workers on GPUs;
-  /// those of plan_tables(), check_lookups(), check_geo_lookups() and make_heter_workers().
+  /// those of plan_tables(), check_lookups(), check_geo_lookups() and make_heter_workers(). With
+  /// JobSpec::all_reduces_dense also those of keep_rows_only(), and kUnimplemented for geo jobs,
+  /// heter workers and adam_d2sum.
   static StatusOr<FleetJob> create(const Program& main, const Program& startup, JobSpec spec);
 
   [[nodiscard]] const JobSpec& spec() const { return spec_; }

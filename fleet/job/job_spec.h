@@ -21,6 +21,9 @@ struct JobSpec {
   EnvironmentReader environment;  ///< CPU_NUM, FLAGS_communicator_*
   /// The var with the learning rate of a schedule that the trainer steps; empty: a constant rate.
   std::string scheduled_rate;
+  /// Workers average the gradients of dense parameters by all-reduce and update these themselves;
+  /// servers have embeddings only. False: dense parameters are in tables of the servers.
+  bool all_reduces_dense = false;
 };
 
 /// One process of a job.

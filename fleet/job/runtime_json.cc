@@ -99,16 +99,21 @@ StatusOr<std::string> runtime_json(const transpiler::TablePlan& plan, const JobS
        communicator_flags(mode, job.strategy.a_sync_configs().k_steps, job.environment))
     out.member(key, value);
   out.end_object().member("communicator_mode", static_cast<int>(mode));
+  if (job.all_reduces_dense) out.member("dense_gradients", "all_reduce");
   put_list(out, "endpoints", job.servers);
   put_fleet_opt(out, plan, job, role, mode);
   put_tables(out, "recv_dense", dense_receives(plan));
   put_tables(out, "recv_sparse", sparse_receives(plan));
-  out.member("role_id", role.index).key("send_context").begin_object();
+  out.member("role_id", role.index);
+  if (job.all_reduces_dense) out.member("scheduled_rate", job.scheduled_rate);
+  out.key("send_context").begin_object();
   for (const auto& [name, context] : send_contexts(plan, job.servers, role.index)) {
     out.key(name);
     put_context(out, context);
   }
-  return out.end_object().end_object().take();
+  out.end_object();
+  if (job.all_reduces_dense) put_list(out, "trainer_endpoints", job.worker_endpoints);
+  return out.end_object().take();
 }
 
 }  // namespace millrace::fleet

@@ -47,6 +47,9 @@ StatusOr<std::unique_ptr<FleetServer>> FleetServer::create(ServerSetup setup) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> sparse,
                             described_sparse_tables(setup.description, {}));
   for (const ps::TypedTable& table : sparse) server->sparse_[table.options.table_id] = table;
+  server->has_dense_ = std::ranges::any_of(server->tables_->ids(), [&](int id) {
+    return dynamic_cast<ps::DenseTable*>(server->tables_->find(id)) != nullptr;
+  });
   server->tables_->set_files(*server);
   setup.service.tables = server->tables_.get();
   MILLRACE_ASSIGN_OR_RETURN(setup.service.plan, described_facts(setup.description, setup.server,
@@ -98,8 +101,11 @@ Status FleetServer::check_manifest(int id, const std::string& folder) const {
 Status FleetServer::load_table(int id, const std::string& folder) {
   MILLRACE_RETURN_IF_ERROR(check_manifest(id, folder));
   ps::Table* const table = tables_->find(id);
-  if (auto* const sparse = dynamic_cast<ps::SparseTable*>(table))
-    return ps::load_table(*sparse, folder, share_of(id));
+  if (auto* const sparse = dynamic_cast<ps::SparseTable*>(table)) {
+    MILLRACE_RETURN_IF_ERROR(ps::load_table(*sparse, folder, share_of(id)));
+    if (!has_dense_) ++loaded_;
+    return Ok();
+  }
   auto* const dense = dynamic_cast<ps::DenseTable*>(table);
   if (dense == nullptr) return NotFound("this server has no table {}", id);
   MILLRACE_RETURN_IF_ERROR(ps::load_table(*dense, folder, share_of(id)));

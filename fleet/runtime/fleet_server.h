@@ -74,7 +74,8 @@ class FleetServer final : private ps::TableFiles {
   ServerSetup setup_;
   std::unique_ptr<ps::TableHandler> tables_;
   std::map<int, ps::TypedTable> sparse_;  ///< by number
-  std::atomic<int64_t> loaded_ = 0;       ///< number of dense tables loaded
+  bool has_dense_ = false;                ///< there is a dense table
+  std::atomic<int64_t> loaded_ = 0;       ///< dense tables loaded; without any: sparse ones
   std::shared_ptr<executor::Runtime> runtime_;
   std::unique_ptr<Program> program_;  ///< one listen_and_serv, whose block is empty
   Scope scope_;

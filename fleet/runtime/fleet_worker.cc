@@ -58,7 +58,10 @@ std::unique_ptr<Program> with_whole_embeddings(const Program& program) {
 
 // Moves the ops that compute the learning rate to a program of their own, which runs before each
 // step: pushes of the step need the rate. Null if there are none.
-std::unique_ptr<Program> take_rate_program(Program& main) {
+//
+// The updates of a program that keeps them read the rates from the scope, where the other program
+// writes them: such vars become persistable. \param shared  receives their names
+std::unique_ptr<Program> take_rate_program(Program& main, std::set<std::string>& shared) {
   if (main.root().find_var(transpiler::kComputedRate) == nullptr) return nullptr;
   auto rate = main.clone();
   const auto keep = [](Block& block, bool schedule) {
@@ -67,6 +70,14 @@ std::unique_ptr<Program> take_rate_program(Program& main) {
   };
   keep(rate->root(), true);
   keep(main.root(), false);
+  for (Var& var : rate->root().vars()) {
+    if (var.persistable() || !rate->root().has_writers(var.name()) ||
+        !main.root().has_readers(var.name()))
+      continue;
+    shared.insert(var.name().str());
+    var.set_persistable(true);
+    main.root().find_var(var.name())->set_persistable(true);
+  }
   return rate;
 }
 
@@ -156,7 +167,11 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   worker->mode_ = setup.mode;
   worker->servers_ = setup.servers;
   worker->log_ = setup.log;
-  worker->shares_steps_ = setup.mode == ps::CommMode::kAsync && setup.workers > 1;
+  worker->workers_ = setup.workers;
+  worker->rings_ = setup.rings;
+  // workers that average dense gradients make the same steps
+  worker->shares_steps_ =
+      setup.mode == ps::CommMode::kAsync && setup.workers > 1 && setup.rings == nullptr;
   ps::ClientOptions options = setup.client;
   options.trainer = setup.worker;
   worker->client_ = std::make_shared<ps::Client>(std::move(transport), options);
@@ -169,8 +184,9 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
     MILLRACE_RETURN_IF_ERROR(transpiler::check_lookups(*worker->main_, /*distributed=*/true));
     MILLRACE_RETURN_IF_ERROR(transpiler::restore_row_gradients(*worker->main_));
   }
-  worker->rate_main_ = take_rate_program(*worker->main_);
-  worker->scheduled_rate_ = find_scheduled_rate(*worker->main_);
+  worker->rate_main_ = take_rate_program(*worker->main_, worker->rate_vars_);
+  worker->scheduled_rate_ =
+      setup.rings == nullptr ? find_scheduled_rate(*worker->main_) : setup.scheduled_rate;
   MILLRACE_ASSIGN_OR_RETURN(worker->rate_table_, described_rate_table(setup.description));
   MILLRACE_RETURN_IF_ERROR(worker->make_tables(setup));
   if (setup.mode == ps::CommMode::kGeo) worker->take_sends(setup);
@@ -281,7 +297,7 @@ Status FleetWorker::open_communicator() {
 }
 
 Status FleetWorker::prepare(const WorkerSetup& setup) {
-  runtime_ = executor::make_runtime("");
+  runtime_ = executor::make_runtime("", rings_);
   ps::add_trainer_controls(runtime_->controls, link_, "");
   executor_ = setup.executor;
   const executor::Executor executor(runtime_, executor_);
@@ -295,7 +311,7 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
   if (rate_main_ != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(rate_program_, executor.prepare(*rate_main_, scope_));
   }
-  return keep_schedule();
+  return Ok();
 }
 
 StatusOr<std::unique_ptr<executor::PreparedProgram>> FleetWorker::prepare_thread(
@@ -379,6 +395,14 @@ Status FleetWorker::send_with_step(const Value& rate) {
 }
 
 Status FleetWorker::check_feeds(const executor::NamedValues& feeds) const {
+  for (const auto& [name, value] : feeds) {
+    const Var* const var = rings_ == nullptr ? nullptr : main_->root().find_var(name);
+    if (var != nullptr && var->persistable())
+      return InvalidArgument(
+          "feed: all trainers of this job must have the same '{}', which a feed would change on "
+          "this one only",
+          name);
+  }
   if (rate_program_ != nullptr || !feeds.contains(kRateVar) ||
       main_->root().find_var(kRateVar) != nullptr)
     return Ok();
@@ -410,6 +434,11 @@ Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<st
 
 Status FleetWorker::step(const executor::NamedValues& feeds,
                          const std::vector<std::string>& fetches, std::vector<Value>& results) {
+  return abandon(run_step(feeds, fetches, results));
+}
+
+Status FleetWorker::run_step(const executor::NamedValues& feeds,
+                             const std::vector<std::string>& fetches, std::vector<Value>& results) {
   client_->set_step(step_);
   if (local_) MILLRACE_RETURN_IF_ERROR(local_->keep(step_, scope_));
   using Clock = std::chrono::steady_clock;

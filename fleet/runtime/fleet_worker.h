@@ -4,9 +4,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "executor/collective/rings.h"
 #include "executor/executor.h"
 #include "fleet/runtime/local_state.h"
 #include "framework/base/status.h"
@@ -37,6 +39,11 @@ struct WorkerSetup {
   ps::ClientOptions client;  ///< the worker's number is set by FleetWorker
   /// Receives log lines about servers that have not connected yet; may be empty.
   std::function<void(const std::string&)> log;
+  /// Connects the workers of a job that averages dense gradients by all-reduce
+  /// (JobSpec::all_reduces_dense): its ranks are the workers. Null: servers have the dense
+  /// parameters.
+  std::shared_ptr<executor::Rings> rings;
+  std::string scheduled_rate;  ///< with rings: JobSpec::scheduled_rate
 };
 
 /// A worker of a fleet job: it looks up rows on the servers, sends gradients, and receives
@@ -55,7 +62,9 @@ class FleetWorker {
 
   /// Sends the first worker's parameters to the servers, receives them in the other workers, and
   /// starts sending. If servers have loaded dense parameters or snapshots, all workers receive
-  /// those. Errors: kDistributed for servers or workers that do not connect by the deadline.
+  /// those. Workers that average dense gradients take all persistable values of worker 0.
+  /// Errors: kDistributed for servers or workers that do not connect by the deadline;
+  /// kInvalidArgument if the rings have other ranks than the job has workers.
   Status start();
   /// The step from which a synchronous worker trains: 0, unless servers loaded snapshots or this
   /// worker replaces a lost one.
@@ -63,7 +72,7 @@ class FleetWorker {
   /// The step that step() runs next. One that ends with an error counts as not done.
   [[nodiscard]] int64_t next_step() const { return step_; }
   /// True after an error that go_back() can fix: a server was started again at an older step.
-  [[nodiscard]] bool must_go_back() const { return client_->must_settle(); }
+  [[nodiscard]] bool must_go_back() const { return rings_ == nullptr && client_->must_settle(); }
   /// Goes back to the step of the servers' snapshots, with their parameters, the rate of that step,
   /// and the values that only this worker has. \returns that step
   /// Errors: kDistributed if a server or this worker no longer has it, or in a job that is not
@@ -90,7 +99,8 @@ class FleetWorker {
   /// Errors: those of compilation.
   StatusOr<std::unique_ptr<executor::PreparedProgram>> prepare_thread(int thread, int threads,
                                                                       Scope& scope) const;
-  /// Errors: kInvalidArgument for a feed of a rate that is constant.
+  /// Errors: kInvalidArgument for a feed of a rate that is constant, and of a persistable var that
+  /// all workers must have alike.
   [[nodiscard]] Status check_feeds(const executor::NamedValues& feeds) const;
   /// True if the learning rate is no constant: it is computed, or the caller steps it.
   [[nodiscard]] bool has_schedule() const {
@@ -121,6 +131,14 @@ class FleetWorker {
   }
   [[nodiscard]] ps::CommMode mode() const { return mode_; }
   [[nodiscard]] int index() const { return client_->options().trainer; }
+  /// All workers of a job that averages dense gradients by all-reduce; null in other jobs, and
+  /// before start().
+  [[nodiscard]] executor::CollectiveGroup* group() const { return group_; }
+  /// Vars that hold rates of a schedule during a step only, although they are persistable.
+  [[nodiscard]] const std::set<std::string>& rate_vars() const { return rate_vars_; }
+  /// Says whether this worker has loaded a saved job. In a job that averages dense gradients,
+  /// start() of worker 0 returns kInvalidArgument unless the servers have done the same.
+  void expect_loaded(bool loaded) { expects_loaded_ = loaded; }
 
  private:
   FleetWorker() = default;
@@ -141,6 +159,12 @@ class FleetWorker {
   Status set_schedule(int64_t step);
   Status prepare(const WorkerSetup& setup);
   Status init_params();
+  Status join_workers();
+  Status check_loaded_together();
+  /// Breaks the group of workers, so that the others learn of an error of this one.
+  Status abandon(Status status);
+  Status run_step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+                  std::vector<Value>& results);
   Status send_rate();
   Status send_rate(const Value* value, const std::string& name);
   Status send_computed_rate();
@@ -195,6 +219,11 @@ class FleetWorker {
   executor::NamedValues first_values_;
   /// What only this worker has, such as running means of batch norms; synchronous jobs alone.
   std::optional<LocalState> local_;
+  std::shared_ptr<executor::Rings> rings_;      ///< null: servers have the dense parameters
+  executor::CollectiveGroup* group_ = nullptr;  ///< of the rings
+  int workers_ = 1;
+  std::set<std::string> rate_vars_;
+  bool expects_loaded_ = false;
   int64_t first_step_ = 0;
   int64_t step_ = 0;
   double waited_ = 0;

@@ -72,9 +72,15 @@ Status FleetWorker::start() {
   peers.insert(peers.end(), workers.begin(), workers.end());
   MILLRACE_RETURN_IF_ERROR(ps::connect_to_servers(*client_, peers, kReportInterval, log_));
   MILLRACE_RETURN_IF_ERROR(check_mode());
+  if (rings_ != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(join_workers());
+    MILLRACE_RETURN_IF_ERROR(abandon(check_loaded_together()));
+  }
+  // counters may have been loaded
+  MILLRACE_RETURN_IF_ERROR(keep_schedule());
   if (mode_ == ps::CommMode::kSync) {
     MILLRACE_RETURN_IF_ERROR(keep_first_values());
-    find_local_state();
+    if (rings_ == nullptr) find_local_state();  // dense parameters of workers do not go back
     MILLRACE_ASSIGN_OR_RETURN(first_step_, settle());
     return Ok();
   }
@@ -123,6 +129,9 @@ void FleetWorker::find_local_state() {
 StatusOr<int64_t> FleetWorker::go_back() {
   if (mode_ != ps::CommMode::kSync)
     return Status(StatusCode::kDistributed, "a worker that is not synchronous cannot go back");
+  if (rings_ != nullptr)
+    return Status(StatusCode::kDistributed,
+                  "a worker that has the dense parameters itself cannot go back");
   MILLRACE_ASSIGN_OR_RETURN(const int64_t step, settle());
   MILLRACE_RETURN_IF_ERROR(local_->restore(step, {}, scope_));
   return step;

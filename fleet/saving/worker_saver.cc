@@ -78,7 +78,9 @@ StatusOr<ps::SavedParts> save_tables(FleetWorker& worker, const FleetSaveTarget&
 std::vector<io::ParamSpec> saved_vars(FleetWorker& worker) {
   const std::vector<const Var*> vars = remaining_vars(worker.program(), embeddings_of(worker));
   std::set<std::string> names;
-  for (const Var* const var : vars) names.insert(var->name().str());
+  for (const Var* const var : vars) {
+    if (!worker.rate_vars().contains(var->name().str())) names.insert(var->name().str());
+  }
   return io::vars_where(worker.program(),
                         [&](const Var& var) { return names.contains(var.name().str()); });
 }

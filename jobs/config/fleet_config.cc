@@ -160,11 +160,21 @@ Status read_processes(JsonFields& fields, fleet::JobSpec& spec) {
   return read_endpoints(trainer_endpoints, "'trainer_endpoints'", spec.worker_endpoints);
 }
 
+Status read_dense_gradients(JsonFields& fields, fleet::JobSpec& spec) {
+  std::string way = "servers";
+  MILLRACE_RETURN_IF_ERROR(fields.text("dense_gradients", way).status());
+  if (way != "servers" && way != "all_reduce")
+    return InvalidArgument("'dense_gradients': expected servers or all_reduce, found '{}'", way);
+  spec.all_reduces_dense = way == "all_reduce";
+  return Ok();
+}
+
 StatusOr<fleet::JobSpec> job_spec_of(const Json& json, fleet::EnvironmentReader environment) {
   JsonFields fields(json, "");
   fleet::JobSpec spec;
   MILLRACE_RETURN_IF_ERROR(read_mode(fields, spec));
   MILLRACE_RETURN_IF_ERROR(read_processes(fields, spec));
+  MILLRACE_RETURN_IF_ERROR(read_dense_gradients(fields, spec));
   MILLRACE_RETURN_IF_ERROR(read_tables(fields.find("fleet_desc_configs"), spec.strategy));
   MILLRACE_ASSIGN_OR_RETURN(const ConfigDict trainer,
                             read_dict(fields.find("trainer_desc_configs"), "trainer_desc_configs"));

@@ -10,7 +10,8 @@ namespace millrace::jobs {
 /// Reads the text of --fleet, a JSON object: "mode" (sync, async, geo), "pservers" (host:port,
 /// ...), "trainers" (a number), "trainer_endpoints", "a_sync_configs", "fleet_desc_configs"
 /// (settings of tables by name; "use_cvm"), "trainer_desc_configs", "fs_client_param",
-/// "adam_d2sum", "all_optimizers", "env" (variables that override those of the environment).
+/// "adam_d2sum", "all_optimizers", "dense_gradients" (servers, all_reduce), "env" (variables that
+/// override those of the environment).
 ///
 /// \param environment  looked up for variables that "env" does not have
 /// Errors: kInvalidArgument naming the member, what was expected and found.

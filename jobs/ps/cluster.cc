@@ -12,6 +12,7 @@
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/StringRef.h>
 
+#include "executor/collective/shared_group.h"
 #include "framework/base/errors.h"
 #include "framework/base/exceptions.h"
 #include "io/npz.h"
@@ -101,6 +102,8 @@ class Cluster {
   Status open_servers();
   Status open_one_server(const Server::Files& files, Server::Settings settings);
   StatusOr<std::unique_ptr<Trainer>> open_one_trainer(int id);
+  /// The group of a trainer with the others, which are threads.
+  StatusOr<std::shared_ptr<executor::Rings>> ranks_of(int trainer);
   Status run_trainer(int id, const Steps& feeds, NamedValues& fetched, NamedValues& gathered,
                      TrainerStats& stats);
   Status train(int id, Trainer& job, const Steps& feeds, NamedValues& fetched, TrainerStats& stats);
@@ -115,6 +118,8 @@ class Cluster {
   CommonStop stop_;
   std::shared_ptr<ps::InprocTransport> transport_ = std::make_shared<ps::InprocTransport>();
   std::vector<std::unique_ptr<Server>> servers_;
+  std::mutex grouping_;
+  std::vector<std::unique_ptr<executor::CollectiveGroup>> groups_;  ///< by trainer; guarded by it
 };
 
 Status Cluster::open_one_server(const Server::Files& files, Server::Settings settings) {
@@ -151,6 +156,21 @@ Status Cluster::open_servers() {
   return Ok();
 }
 
+StatusOr<std::shared_ptr<executor::Rings>> Cluster::ranks_of(int trainer) {
+  const std::lock_guard lock(grouping_);
+  if (groups_.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(groups_, executor::make_thread_groups(options_.folder.trainers));
+  }
+  const auto number = static_cast<size_t>(trainer);
+  const auto group =
+      std::make_shared<std::unique_ptr<executor::CollectiveGroup>>(std::move(groups_[number]));
+  return std::make_shared<executor::Rings>(
+      [group]() -> StatusOr<std::unique_ptr<executor::CollectiveGroup>> {
+        return std::move(*group);
+      },
+      std::vector<std::string>(), trainer);
+}
+
 StatusOr<std::unique_ptr<Trainer>> Cluster::open_one_trainer(int id) {
   const JobFolder& folder = options_.folder;
   const Trainer::Files files{folder.program("trainer", id), folder.startup("trainer", id),
@@ -158,6 +178,8 @@ StatusOr<std::unique_ptr<Trainer>> Cluster::open_one_trainer(int id) {
   Trainer::Settings settings = options_.trainer;
   settings.trainer = id;
   settings.threads = threads_for(folder.trainers);
+  settings.ranks = [this](const std::vector<std::string>& /*endpoints*/, int trainer,
+                          int /*trainers*/) { return ranks_of(trainer); };
   if (!options_.kill_point.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(settings.client.kill_point,
                               ps::KillPoint::parse(options_.kill_point));

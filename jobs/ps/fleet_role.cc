@@ -39,6 +39,19 @@ Status read_int(JsonFields& fields, const char* key, int least, int& out) {
   return Ok();
 }
 
+// Members that only jobs have whose trainers average dense gradients.
+Status read_dense_gradients(JsonFields& fields, FleetRole& role) {
+  std::string way = "servers";
+  fields.text("dense_gradients", way)
+      .text("scheduled_rate", role.scheduled_rate)
+      .strings("trainer_endpoints", role.trainer_endpoints);
+  MILLRACE_RETURN_IF_ERROR(fields.status());
+  if (way != "servers" && way != "all_reduce")
+    return InvalidArgument("'dense_gradients': expected servers or all_reduce, found '{}'", way);
+  role.all_reduces_dense = way == "all_reduce";
+  return Ok();
+}
+
 StatusOr<ps::CommContext> read_context(const std::string& name, const Json& json) {
   ps::CommContext context;
   context.var_name = name;
@@ -126,6 +139,7 @@ Status read_runtime(const Json& json, FleetRole& role) {
   MILLRACE_RETURN_IF_ERROR(read_int(options, "mpi_size", 1, role.workers));
   if (!role.is_server) MILLRACE_RETURN_IF_ERROR(read_trainer(options, role));
   MILLRACE_RETURN_IF_ERROR(read_flags(fields.find("communicator_flags"), role.communicator));
+  MILLRACE_RETURN_IF_ERROR(read_dense_gradients(fields, role));
   MILLRACE_RETURN_IF_ERROR(read_dense_tables(fields.find("recv_dense"), role.dense_tables));
   const Json* const contexts = fields.find("send_context");
   if (contexts == nullptr) return Ok();

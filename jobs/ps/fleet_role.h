@@ -35,6 +35,10 @@ struct FleetRole {
   std::map<std::string, std::string> communicator;           ///< settings by name
   ps::CommContexts send;                                     ///< contexts by name
   std::map<int32_t, std::vector<std::string>> dense_tables;  ///< parameters by table
+  /// Trainers average dense gradients by all-reduce; servers have embeddings only.
+  bool all_reduces_dense = false;
+  std::string scheduled_rate;                  ///< var of a scheduler object, in such a job
+  std::vector<std::string> trainer_endpoints;  ///< likewise; may be empty
 };
 
 /// True if the folder of the program has the other files of such a process.

@@ -6,30 +6,40 @@
 
 #include "executor/executor.h"
 #include "framework/base/errors.h"
-#include "framework/base/file.h"
 #include "io/npz.h"
 #include "io/params.h"
 #include "io/params_manifest.h"
 #include "jobs/ps/fill_tables.h"
 #include "jobs/ps/fleet_role.h"
+#include "jobs/ps/listed_tables.h"
 
 namespace millrace::jobs {
 namespace {
 
-constexpr int64_t kLargestManifest = 256 << 20;
-
 // Without its tables, a job would continue from the dense parameters and forget the rest.
 Status check_has_no_tables(const std::string& folder) {
-  const std::string path = io::params_manifest_path(folder);
-  if (!std::filesystem::exists(path)) return Ok();
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kLargestManifest));
-  MILLRACE_ASSIGN_OR_RETURN(const io::ParamsManifest manifest, io::parse_params_manifest(text));
-  if (manifest.tables.empty()) return Ok();
-  const io::ParamsManifest::TablePart& part = manifest.tables.front();
+  MILLRACE_ASSIGN_OR_RETURN(const auto part, find_listed_table(folder));
+  if (!part) return Ok();
   return NotFound(
              "{}: expected the tables that {} lists, such as '{}' of the server at {}, found none",
-             folder, path, part.file, part.endpoint)
+             folder, io::params_manifest_path(folder), part->file, part->endpoint)
       .with_hint("copy the parts of all servers into the folder");
+}
+
+// Trainers that keep dense parameters cannot go back to a snapshot, or continue without one of
+// them.
+Status check_service(const FleetRole& role, const ps::ServerOptions& service) {
+  if (!role.all_reduces_dense) return Ok();
+  if (service.elastic)
+    return Unimplemented(
+        "settings.service.elastic with dense_gradients all_reduce, which needs all trainers");
+  if (!service.snapshot_root.empty())
+    return Unimplemented(
+               "settings.service.snapshot_root with dense_gradients all_reduce: snapshots of "
+               "servers "
+               "lack the dense parameters, which trainers keep")
+        .with_hint("save the whole job at its end");
+  return Ok();
 }
 
 }  // namespace
@@ -41,6 +51,7 @@ StatusOr<std::unique_ptr<FleetServerJob>> FleetServerJob::open(
   if (!role.is_server)
     return Status(StatusCode::kUsage, "expected the folder of a server, found that of a trainer")
         .in_file(files.program);
+  MILLRACE_RETURN_IF_ERROR(check_service(role, settings.service).in_file(files.program));
   if (!files.load_program.empty())
     return Unimplemented(
         "files.load_program of a fleet job: its tables are loaded with files.params");

@@ -16,7 +16,8 @@ namespace millrace::jobs {
 class FleetServerJob final : public Server {
  public:
   /// Reads the folder, creates the tables and loads their rows.
-  /// Errors: kUsage for the folder of a trainer; kUnimplemented for a load program; those of
+  /// Errors: kUsage for the folder of a trainer; kUnimplemented for a load program, and for
+  /// snapshots and lost trainers in a job that averages dense gradients by all-reduce; those of
   /// read_fleet_role() and FleetServer.
   static StatusOr<std::unique_ptr<FleetServerJob>> open(const Files& files, Settings settings,
                                                         std::shared_ptr<ps::Transport> transport);

@@ -12,8 +12,10 @@
 #include "framework/read_program.h"
 #include "io/model_folder.h"
 #include "io/params_manifest.h"
+#include "jobs/ps/listed_tables.h"
 #include "jobs/ps/save_place.h"
 #include "ops/verify.h"
+#include "ps/table/table_folder.h"
 
 namespace millrace::jobs {
 namespace {
@@ -38,6 +40,27 @@ Status check_role(const FleetRole& role, int trainer) {
   return Status(StatusCode::kUsage, fmt::format("trainer {}: found the folder of {} {}", trainer,
                                                 role.is_server ? "server" : "trainer", role.index))
       .with_hint("give the number of this trainer with settings.trainer");
+}
+
+// Null in a job whose servers have the dense parameters.
+StatusOr<std::shared_ptr<executor::Rings>> connect_ranks(const FleetRole& role,
+                                                         const Trainer::Settings& settings) {
+  if (!role.all_reduces_dense) return std::shared_ptr<executor::Rings>();
+  if (settings.ranks == nullptr)
+    return Unimplemented(
+               "dense_gradients all_reduce: this way to run a trainer does not connect trainers "
+               "with "
+               "each other")
+        .with_hint("use the tool run-program");
+  return settings.ranks(role.trainer_endpoints, role.index, role.workers);
+}
+
+// True for a folder that trainers and servers of a job have saved together.
+StatusOr<bool> is_saved_job(const std::string& params) {
+  if (!std::filesystem::is_directory(params)) return false;
+  if (ps::has_tables(params)) return true;
+  MILLRACE_ASSIGN_OR_RETURN(const auto part, find_listed_table(params));
+  return part.has_value();
 }
 
 }  // namespace
@@ -70,11 +93,15 @@ StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
   setup.executor.optimize = settings.optimize;
   setup.client = settings.client;
   setup.log = log_at(settings.log, LogLevel::kWarning);
+  setup.scheduled_rate = own.scheduled_rate;
+  MILLRACE_ASSIGN_OR_RETURN(setup.rings, connect_ranks(own, settings));
   StatusOr<std::unique_ptr<fleet::FleetWorker>> worker =
       fleet::FleetWorker::create(setup, std::move(transport));
   if (!worker.ok()) return std::move(worker).status().in_file(files.program);
   trainer->worker_ = *std::move(worker);
   if (!files.params.empty()) MILLRACE_RETURN_IF_ERROR(trainer->load_params(files.params));
+  MILLRACE_ASSIGN_OR_RETURN(const bool loaded, is_saved_job(files.params));
+  trainer->worker_->expect_loaded(loaded);
   MILLRACE_RETURN_IF_ERROR(trainer->check_workers());
   MILLRACE_RETURN_IF_ERROR(trainer->worker_->start());
   if (const int64_t first = trainer->first_step(); first > 0)
@@ -137,6 +164,8 @@ Status FleetTrainer::step(int64_t number, const NamedValues& feeds,
 
 Status FleetTrainer::check_workers() const {
   if (settings_.workers == 1) return Ok();
+  if (role_.all_reduces_dense)
+    return Unimplemented("settings.workers above 1 with dense_gradients all_reduce");
   const bool is_async = role_.mode == ps::CommMode::kAsync;
   if (!is_async)
     return Unimplemented("settings.workers above 1 in a {} fleet job",
@@ -193,11 +222,19 @@ TrainerStats FleetTrainer::stats() const {
   return timed_stats(clock_, worker_->waited_seconds());
 }
 
-// The dense parameters as last received from the servers, and all rows that the program declares.
+// The dense parameters as last received from the servers, or with their state where trainers keep
+// them, and all rows that the program declares.
 Status FleetTrainer::gather(NamedValues& values) {
   for (const auto& [table, names] : role_.dense_tables) {
     for (const std::string& name : names)
       MILLRACE_RETURN_IF_ERROR(executor::copy_value(*worker_->scope().find(name), values[name]));
+  }
+  if (role_.all_reduces_dense) {
+    for (const io::ParamSpec& spec : fleet::saved_vars(*worker_)) {
+      const Value* const value = worker_->scope().find(spec.name);
+      if (value != nullptr && value->initialized())
+        MILLRACE_RETURN_IF_ERROR(executor::copy_value(*value, values[spec.name]));
+    }
   }
   if (worker_->tables() == nullptr) return Ok();
   for (const auto& [id, entry] : worker_->tables()->all()) {

@@ -18,13 +18,14 @@ class FleetTrainer final : public Trainer {
   /// Reads the folder, runs the startup program, loads parameters, connects to the servers, and
   /// sends the dense parameters to them or receives them.
   /// Errors: kUsage for the folder of another trainer; kUnimplemented for several devices, or for
-  /// worker threads unless the job is asynchronous and its rate a constant; those of
-  /// read_fleet_role() and FleetWorker.
+  /// worker threads unless the job is asynchronous and its rate a constant, or for a job that
+  /// averages dense gradients without settings.ranks; those of read_fleet_role() and FleetWorker.
   static StatusOr<std::unique_ptr<FleetTrainer>> open(const Files& files, const Settings& settings,
                                                       std::shared_ptr<ps::Transport> transport);
 
   [[nodiscard]] const Program& program() const override { return *role_.main; }
   [[nodiscard]] int trainers() const override { return role_.workers; }
+  [[nodiscard]] executor::CollectiveGroup* ranks() const override { return worker_->group(); }
   Status add_dumps(DumpOptions& dump) const override;
   [[nodiscard]] int64_t first_step() const override { return worker_->first_step(); }
   [[nodiscard]] bool must_go_back() const override { return worker_->must_go_back(); }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "executor/feed_values.h"
+#include "jobs/data/divided_steps.h"
 #include "jobs/data/feeder.h"
 #include "jobs/data/steps_in_turn.h"
 #include "jobs/stats/fetches_line.h"
@@ -139,6 +140,8 @@ Status TrainLoop::run_side_by_side(int64_t first) {
 Status train(Trainer& job, int number, const TrainOptions& options, const Trainer::Ending& ending,
              NamedValues& results) {
   MILLRACE_ASSIGN_OR_RETURN(Feeder feeder, Feeder::open(options.feeds, job.program()));
+  if (executor::CollectiveGroup* const ranks = job.ranks())
+    MILLRACE_RETURN_IF_ERROR(agree_on_steps(options.feeds, *ranks, feeder, options.log));
   std::unique_ptr<StepDump> dump;
   DumpOptions dumped = options.dump;
   MILLRACE_RETURN_IF_ERROR(job.add_dumps(dumped));

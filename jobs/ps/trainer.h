@@ -9,6 +9,7 @@
 
 #include <llvm/ADT/ArrayRef.h>
 
+#include "executor/collective/rings.h"
 #include "executor/executor.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
@@ -53,6 +54,12 @@ class Trainer {
     int workers = 1;  ///< threads that run steps concurrently; asynchronous jobs only
     /// Options of several devices; empty: there is one device.
     DeviceSteps::Options devices;
+    /// Connects the trainers of a job that averages dense gradients by all-reduce, in the order of
+    /// their numbers; called for such jobs only. Empty: such jobs are refused.
+    /// \param endpoints  of all trainers, as the files of the job state them; may be empty
+    std::function<StatusOr<std::shared_ptr<executor::Rings>>(
+        const std::vector<std::string>& endpoints, int trainer, int trainers)>
+        ranks;
     ps::ClientOptions
         client;             ///< calls to the servers; `trainer` is set when the trainer is opened
     ImportOptions reading;  ///< limits for program files
@@ -67,6 +74,9 @@ class Trainer {
   [[nodiscard]] virtual const Program& program() const = 0;
   /// Number of trainers of the job; 0 if its files do not state it.
   [[nodiscard]] virtual int trainers() const { return 0; }
+  /// The trainers that run steps together with this one because they average dense gradients by
+  /// all-reduce; null: none.
+  [[nodiscard]] virtual executor::CollectiveGroup* ranks() const { return nullptr; }
   /// Adds the vars that the files of the job dump. Errors: kUsage if there are some and no folder
   /// is given.
   virtual Status add_dumps(DumpOptions& /*dump*/) const { return Ok(); }

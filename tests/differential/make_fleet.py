@@ -37,7 +37,7 @@ def make(seed):
         workers = 1
     return dict(seed=seed, tables=tables, lookups=lookups, method=method, mode=mode, workers=workers, servers=rng.choice([1, 2, 2, 3]), servers_after=rng.choice([1, 2, 3, 4]),
                 batch=rng.choice([2, 4, 6]), steps=rng.choice([3, 5]), hidden=rng.choice([1, 3, 5]), bias_rate=rng.choice([1.0, 1.0, 2.0]), dense=rng.choice([1, 4]),
-                all_rows=rng.random() < 0.7)
+                all_rows=rng.random() < 0.7, dense_gradients="all_reduce" if mode != "geo" and tables and rng.random() < 0.35 else "servers")
 
 
 def width(plan):
@@ -94,7 +94,7 @@ def minimize_config(plan):
 
 def fleet_config(plan, servers):
     return dict(mode=plan["mode"], pservers=",".join(f"127.0.0.1:{6170 + i}" for i in range(servers)), trainers=plan["workers"], all_optimizers=True,
-                a_sync_configs=dict(k_steps=1 if plan["mode"] == "geo" else 0))
+                a_sync_configs=dict(k_steps=1 if plan["mode"] == "geo" else 0), dense_gradients=plan.get("dense_gradients", "servers"))
 
 
 def batch(plan, numbers):

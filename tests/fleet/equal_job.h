@@ -1,6 +1,8 @@
 #pragma once
 
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -8,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "executor/collective/shared_group.h"
 #include "executor/standard_runtime.h"
 #include "fleet/runtime/fleet_server.h"
 #include "ps/transport/inproc.h"
@@ -106,6 +109,10 @@ class EqualJob {
     auto job = FleetJob::create(*net.main, *net.startup, std::move(spec));
     check_ok(job.status());
     job_.emplace(*std::move(job));
+    if (!job_->spec().all_reduces_dense) return;
+    auto groups = executor::make_thread_groups(job_->spec().workers, 30'000);
+    check_ok(groups.status());
+    groups_ = *std::move(groups);
   }
 
   EqualParams train(int steps) {
@@ -120,6 +127,8 @@ class EqualJob {
   std::vector<float> first_rows;
   bool gives_rows = true;   // servers start with the rows of the one process
   bool same_batch = false;  // all workers have the batches of worker 0
+  // The parameters of each worker at its end, without rows.
+  std::map<int, EqualParams> of_workers;
 
  private:
   void serve(int index) {
@@ -147,10 +156,21 @@ class EqualJob {
         worker.table_client().set_sparse(entry.layout, rows, train_together(net_, 1, 0).at("emb")));
   }
 
+  // Connects the workers of a job that averages dense gradients by all-reduce.
+  std::shared_ptr<executor::Rings> rings_of(int index) {
+    if (groups_.empty()) return nullptr;
+    return std::make_shared<executor::Rings>(
+        [this, index]() -> StatusOr<std::unique_ptr<executor::CollectiveGroup>> {
+          return std::move(groups_[static_cast<size_t>(index)]);
+        });
+  }
+
   void work(int index, int steps) {
     const auto role = job_->role({false, index});
     ASSERT_TRUE(role.ok()) << role.status().to_string();
-    const auto made = FleetWorker::create(worker_setup(*job_, *role, index), transport_);
+    WorkerSetup setup = worker_setup(*job_, *role, index);
+    setup.rings = rings_of(index);
+    const auto made = FleetWorker::create(setup, transport_);
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     FleetWorker& worker = **made;
     check_ok(worker.start());
@@ -164,6 +184,7 @@ class EqualJob {
       if (!done.ok()) break;
     }
     check_ok(worker.wait_for_all());
+    keep_dense(index, worker);
     if (index == 0) keep(worker);
     check_ok(worker.stop());
   }
@@ -174,9 +195,14 @@ class EqualJob {
       ASSERT_TRUE(gathered.ok()) << gathered.status().to_string();
       params_["emb"] = elements_of(*gathered);
     }
+    for (const auto& [name, values] : of_workers[0]) params_[name] = values;
+  }
+
+  void keep_dense(int index, FleetWorker& worker) {
+    const std::lock_guard lock(keeping_);
     for (const char* const name : {"w", "b"}) {
       if (net_.main->root().find_var(name) != nullptr)
-        params_[name] = elements_of(*worker.scope().find(name));
+        of_workers[index][name] = elements_of(*worker.scope().find(name));
     }
   }
 
@@ -185,6 +211,8 @@ class EqualJob {
   std::shared_ptr<ps::Transport> transport_ = std::make_shared<ps::InprocTransport>();
   std::vector<std::thread> threads_;
   EqualParams params_;
+  std::mutex keeping_;
+  std::vector<std::unique_ptr<executor::CollectiveGroup>> groups_;  // by worker; empty: none
 };
 
 inline void expect_equal_params(const EqualParams& found, const EqualParams& wanted) {

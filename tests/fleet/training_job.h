@@ -66,6 +66,7 @@ inline WorkerSetup worker_setup(const FleetJob& job, const RoleOutput& role, int
   setup.communicator = communicator_flags(job.mode(), job.spec().strategy.a_sync_configs().k_steps,
                                           job.spec().environment);
   setup.client.deadline = std::chrono::seconds(30);
+  setup.scheduled_rate = job.spec().scheduled_rate;
   return setup;
 }
 

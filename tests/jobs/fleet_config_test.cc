@@ -30,7 +30,7 @@ std::string fault(const std::string& more) {
 TEST(FleetConfig, SaysTheJob) {
   const auto spec = parse(R"({"mode": "geo", "pservers": "a:1, b:2", "trainers": 3,
     "a_sync_configs": {"k_steps": 100}, "env": {"FLAGS_x": "y"}, "adam_d2sum": true,
-    "all_optimizers": true,
+    "all_optimizers": true, "dense_gradients": "all_reduce",
     "fleet_desc_configs": {"use_cvm": false, "dense_table": {"x": 1},
                            "emb": {"sparse_shard_num": 7, "sparse_weight_bounds": [-1, 1]}}})");
   ASSERT_TRUE(spec.ok()) << spec.status().to_string();
@@ -39,6 +39,7 @@ TEST(FleetConfig, SaysTheJob) {
   EXPECT_EQ(spec->workers, 3);
   EXPECT_TRUE(spec->strategy.adam_d2sum());
   EXPECT_TRUE(spec->strategy.all_optimizers());
+  EXPECT_TRUE(spec->all_reduces_dense);
   EXPECT_FALSE(spec->strategy.use_cvm());
   EXPECT_NE(spec->strategy.table_configs("emb"), nullptr);
   EXPECT_EQ(spec->strategy.table_configs("dense_table"), nullptr);
@@ -78,6 +79,9 @@ TEST(FleetConfig, NamesWhatIsWrong) {
   EXPECT_THAT(fault(R"(, "fleet_desc_configs": {"emb": 8})"),
               HasSubstr("expected an object with settings of a table, found 8"));
   EXPECT_THAT(fault(R"(, "env": {"CPU_NUM": 4})"), HasSubstr("'env.CPU_NUM': expected a string"));
+  EXPECT_EQ(fault(R"(, "dense_gradients": "ring")"),
+            "'dense_gradients': expected servers or all_reduce, found 'ring'");
+  EXPECT_EQ(fault(R"(, "dense_gradients": "servers")"), "");
   EXPECT_THAT(fault(R"(, "colour": 1)"), HasSubstr("colour"));
   EXPECT_EQ(parse(R"({"mode": "sync", "pservers": "a:1,", "trainers": 1})").status().message(),
             "'pservers' has '' (expected host:port with a port up to 65535)");

@@ -56,6 +56,24 @@ TEST(FleetRuntimeJson, RefusesTrainersThatDoMoreThanTrain) {
               HasSubstr("fleet_opt.device_worker 'Section'"));
 }
 
+TEST(FleetRuntimeJson, SaysWhoAveragesDenseGradients) {
+  const std::string start =
+      R"({"communicator_mode": 0, "role_id": 0, "endpoints": ["a:1"], "fleet_opt": {"mpi_size": 2})";
+  FleetRole role;
+  Status status = parse_fleet_runtime(start + "}", role);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_FALSE(role.all_reduces_dense);
+  status = parse_fleet_runtime(start + R"(, "dense_gradients": "all_reduce",
+      "scheduled_rate": "learning_rate_0", "trainer_endpoints": ["b:1", "c:1"]})",
+                               role);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_TRUE(role.all_reduces_dense);
+  EXPECT_EQ(role.scheduled_rate, "learning_rate_0");
+  EXPECT_EQ(role.trainer_endpoints, std::vector<std::string>({"b:1", "c:1"}));
+  EXPECT_THAT(parse_fleet_runtime(start + R"(, "dense_gradients": "ring"})", role).message(),
+              HasSubstr("'dense_gradients': expected servers or all_reduce, found 'ring'"));
+}
+
 TEST(FleetRuntimeJson, SaysWhatTrainersDump) {
   FleetRole role;
   const Status status = parse_fleet_runtime(

@@ -86,6 +86,10 @@ class CtrFolder : public ::testing::Test {
                  const std::vector<std::string>& servers, int workers = kWorkers,
                  const std::string& more = "") const {
     write_configs(mode, servers, workers, more);
+    transpile_configured(out);
+  }
+  // The same with the files that write_configs() has written.
+  void transpile_configured(const std::string& out) const {
     succeed("transpile-program",
             {"--program", std::string(ctr_job::kFolder) + "origin_main.pb", "--startup",
              std::string(ctr_job::kFolder) + "origin_startup.pb", "--minimize", at("min.json"),

@@ -187,6 +187,34 @@ TEST_F(FleetJobs, SavedAndGoneOnWithItEndsWithTheSameBits) {
   }
 }
 
+// The counter of the schedule is saved with the job, in ordinary and in hybrid ones.
+TEST_F(FleetJobs, ASavedScheduleContinues) {
+  for (const std::string more : {"", R"(, "dense_gradients": "all_reduce")"}) {
+    SCOPED_TRACE(more);
+    write_configs("sync", {"127.0.0.1:7200", "127.0.0.1:7201"}, kWorkers, more);
+    write("min.json",
+          fmt::format(R"({{"losses": ["{}"], "optimizer": [{{"type": "sgd", "schedule": {{
+                      "type": "exponential", "learning_rate": 0.5, "decay_steps": 1,
+                      "decay_rate": 0.5}}}}]}})",
+                      ctr_job::loss_name()));
+    transpile_configured("job");
+    write_feeds(0, 4);
+    succeed("run-program", cluster("job", 4, "whole.npz"));
+    write_feeds(0, 2);
+    succeed("run-program", joined(cluster("job", 2, "first.npz"),
+                                  {"--allow-dir", folder_.path(), "--save-params", at("saved")}));
+    write_feeds(2, 4);
+    succeed("run-program", joined(cluster("job", 2, "later.npz"), {"--params", at("saved")}));
+    const Arrays whole = floats_in(at("whole.npz"));
+    const Arrays later = floats_in(at("later.npz"));
+    // the rate of step 2 makes the loss of step 3
+    for (const int step : {2, 3}) {
+      const auto name = [](int k) { return fmt::format("t1/step{}/{}", k, ctr_job::loss_name()); };
+      EXPECT_EQ(later.at(name(step - 2)), whole.at(name(step))) << step;
+    }
+  }
+}
+
 TEST_F(FleetJobs, WholeVarsGiveEveryoneItsPart) {
   transpile("job", "sync", {"127.0.0.1:7200", "127.0.0.1:7201"});
   write_feeds(0, 3);
@@ -265,10 +293,7 @@ TEST_F(FleetJobs, ARateFollowsItsSchedule) {
     write("min.json",
           fmt::format(R"({{"losses": ["{}"], "optimizer": [{{"type": "sgd", "schedule": {}}}]}})",
                       ctr_job::loss_name(), schedule));
-    succeed("transpile-program",
-            {"--program", std::string(ctr_job::kFolder) + "origin_main.pb", "--startup",
-             std::string(ctr_job::kFolder) + "origin_startup.pb", "--minimize", at("min.json"),
-             "--fleet", at("fleet.json"), "-o", at(out), "--force", "-q"});
+    transpile_configured(out);
   };
   const auto trained = [&](const std::string& job, int steps) {
     succeed("run-program",

@@ -53,6 +53,8 @@ constexpr FieldFlag kFieldFlags[] = {
     {"options.workers", "--worker-threads"},
     {"runtime.rings", "--rank and --endpoints"},
     {"settings.devices", "--devices"},
+    {"settings.service.elastic", "--elastic"},
+    {"settings.service.snapshot_root", "--snapshot-dir"},
     {"settings.trainer", "--trainer-id"},
     {"settings.workers", "--worker-threads"},
     {"set options.allow_original", "convert it with: checkpoint convert --to checkpoint"},

@@ -16,6 +16,30 @@ using fleet::JobEnvironment;
 constexpr int64_t kLongestMs = int64_t{1} << 40;
 constexpr const char* kNeighbour = "127.0.0.1:0";
 
+// What flags and environment say; the rank and the number of ranks are those of the environment.
+StatusOr<executor::GroupOptions> group_options(const RankFlags& flags, const std::string& job_key,
+                                               const JobEnvironment& job) {
+  executor::GroupOptions options;
+  options.endpoints =
+      flags.endpoints.empty() ? job.trainer_endpoints : fleet::split_list(flags.endpoints);
+  options.settings.rank = job.rank;
+  options.settings.size =
+      flags.endpoints.empty() ? job.size : static_cast<int>(options.endpoints.size());
+  MILLRACE_ASSIGN_OR_RETURN(options.engine, executor::parse_engine(flags.engine));
+  options.settings.timeout_ms = flags.wait_ms;
+  options.join_timeout_ms = flags.join_ms;
+  options.folder = flags.rendezvous;
+  options.by_mpirun = job.by_mpirun;
+  options.job = job.job;
+  MILLRACE_ASSIGN_OR_RETURN(options.key, read_job_key(job_key));
+  return options;
+}
+
+std::shared_ptr<executor::Rings> make_rings(const executor::GroupOptions& options) {
+  return std::make_shared<executor::Rings>([options] { return executor::open_group(options); },
+                                           options.endpoints, options.settings.rank);
+}
+
 }  // namespace
 
 void add_rank_options(CLI::App& app, RankFlags& flags) {
@@ -47,37 +71,45 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags,
                                                         const std::string& job_key) {
   MILLRACE_ASSIGN_OR_RETURN(const JobEnvironment job,
                             fleet::read_job_environment(fleet::process_environment()));
-  executor::GroupOptions options;
-  options.endpoints = job.trainer_endpoints;
-  options.settings.rank = job.rank;
-  options.settings.size = job.size;
-  if (!flags.endpoints.empty()) {
-    options.endpoints = fleet::split_list(flags.endpoints);
-    options.settings.size = static_cast<int>(options.endpoints.size());
-  }
+  MILLRACE_ASSIGN_OR_RETURN(executor::GroupOptions options, group_options(flags, job_key, job));
   if (flags.rank >= 0) options.settings.rank = flags.rank;
   if (job.role == "PSERVER" || options.settings.size <= 1)
     return std::shared_ptr<executor::Rings>();
   if (options.settings.rank >= options.settings.size)
     return Status(StatusCode::kUsage, fmt::format("--rank: expected a rank below {}, found {}",
                                                   options.settings.size, options.settings.rank));
-  MILLRACE_ASSIGN_OR_RETURN(options.engine, executor::parse_engine(flags.engine));
-  options.settings.timeout_ms = flags.wait_ms;
-  options.join_timeout_ms = flags.join_ms;
-  options.folder = flags.rendezvous;
-  options.by_mpirun = job.by_mpirun;
-  options.job = job.job;
-  MILLRACE_ASSIGN_OR_RETURN(options.key, read_job_key(job_key));
   if (options.endpoints.empty() && !job.master.empty()) {
     // Rank 0 keeps the store in the folder. The other ranks are only known to be on this machine.
     options.endpoints.assign(static_cast<size_t>(options.settings.size), kNeighbour);
     options.endpoints.front() = job.master;
   }
-  auto rings =
-      std::make_shared<executor::Rings>([options] { return executor::open_group(options); },
-                                        options.endpoints, options.settings.rank);
+  std::shared_ptr<executor::Rings> rings = make_rings(options);
   if (options.engine == executor::GroupEngine::kNccl) rings->use_devices();
   return rings;
+}
+
+StatusOr<std::shared_ptr<executor::Rings>> rings_of_trainer(
+    const RankFlags& flags, const std::string& job_key, const std::vector<std::string>& endpoints,
+    int trainer, int trainers) {
+  MILLRACE_ASSIGN_OR_RETURN(const JobEnvironment job,
+                            fleet::read_job_environment(fleet::process_environment()));
+  MILLRACE_ASSIGN_OR_RETURN(executor::GroupOptions options, group_options(flags, job_key, job));
+  options.settings.rank = trainer;
+  options.settings.size = trainers;
+  if (options.endpoints.empty()) options.endpoints = endpoints;
+  const bool needs_endpoints = trainers > 1 && options.folder.empty() && !options.by_mpirun;
+  if (options.endpoints.empty() ? needs_endpoints
+                                : options.endpoints.size() != static_cast<size_t>(trainers))
+    return Status(StatusCode::kUsage,
+                  fmt::format("trainers that average dense gradients by all-reduce need the "
+                              "endpoints of all {}, found {}",
+                              trainers, options.endpoints.size()))
+        .with_hint(
+            "launch sets them; else give --endpoints, or trainer_endpoints in the file of "
+            "--fleet");
+  if (options.engine == executor::GroupEngine::kNccl)
+    return Unimplemented("--engine nccl of a trainer: its dense gradients are in host memory");
+  return make_rings(options);
 }
 
 std::string of_rank(std::string path, int rank) {

@@ -30,6 +30,15 @@ void add_rank_options(CLI::App& app, RankFlags& flags);
 StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags,
                                                         const std::string& job_key);
 
+/// The same for a trainer of a job whose trainers average dense gradients by all-reduce.
+/// \param endpoints  of all trainers as the files of the job state them; those of --endpoints and
+///                   of the launcher take precedence
+/// Errors: kUsage if no endpoints are known, or others than that many; those of opening a group of
+/// one.
+StatusOr<std::shared_ptr<executor::Rings>> rings_of_trainer(
+    const RankFlags& flags, const std::string& job_key, const std::vector<std::string>& endpoints,
+    int trainer, int trainers);
+
 /// The file of a rank: replaces {rank}, as in "out.{rank}.npz".
 std::string of_rank(std::string path, int rank);
 

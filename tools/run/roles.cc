@@ -65,6 +65,43 @@ void end_unless_open(const Tool& tool, const SignalWatch& watch,
   std::_Exit(watch.exit_code());
 }
 
+// The transports of gradients between trainers are not encrypted.
+Status check_encryption(const RunOptions& options) {
+  const PsFlags& ps = options.ps;
+  const bool encrypts = !ps.tls_dir.empty() || !ps.tls_ca.empty() || !ps.tls_cert.empty();
+  if (!encrypts || options.ranks.engine == "shm") return Ok();
+  return Unimplemented(
+      "TLS between trainers, which average dense gradients by all-reduce; --engine shm keeps them "
+      "on "
+      "this machine");
+}
+
+// How this trainer exchanges dense gradients with the others, if the job needs it.
+// \param used  set to true if it does
+void add_ranks(const Tool& tool, const RunOptions& options, bool& used,
+               Trainer::Settings& settings) {
+  RankFlags flags = options.ranks;
+  // like a call to the servers, unless stated
+  if (!tool.given("--wait-ms")) flags.wait_ms = options.ps.deadline_ms;
+  settings.ranks = [&options, &used, flags](
+                       const std::vector<std::string>& endpoints, int trainer,
+                       int trainers) -> StatusOr<std::shared_ptr<executor::Rings>> {
+    used = true;
+    MILLRACE_RETURN_IF_ERROR(check_encryption(options));
+    return rings_of_trainer(flags, options.ps.job_key, endpoints, trainer, trainers);
+  };
+}
+
+void warn_of_ranks(const Tool& tool) {
+  for (const char* const flag :
+       {"--endpoints", "--engine", "--rendezvous", "--wait-ms", "--join-ms"}) {
+    if (tool.differs(flag))
+      tool.log(
+          LogLevel::kWarning,
+          fmt::format("{} has no effect: the trainers of this job exchange no gradients", flag));
+  }
+}
+
 StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   if (options.program.empty())
     return Status(StatusCode::kUsage,
@@ -100,10 +137,13 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
       return parallel_options(tool, options, devices, program);
     };
   }
+  bool exchanges = false;
+  add_ranks(tool, options, exchanges, settings);
   const Trainer::Files files{options.program, options.startup,
                              jobs::find_slices(options.ps.slices, options.program), options.params};
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> job,
                             jobs::open_trainer(files, settings, transport));
+  if (!exchanges) warn_of_ranks(tool);
   if (traces || exposer != nullptr || !options.ps.stats.empty())
     job->keep_stats(traces ? &trace : nullptr);
   if (exposer != nullptr) job->publish_to(metrics);

@@ -153,11 +153,11 @@ constexpr Use kUses[] = {
     {"--snapshot-durable", kServes, "--snapshot-dir"},
     {"--dc-lambda", kServes},
     {"--rank", kOnceRun | kBatchRun | kTimedRun},
-    {"--endpoints", kOnceRun | kBatchRun | kTimedRun},
-    {"--engine", kOnceRun | kBatchRun | kTimedRun},
-    {"--rendezvous", kOnceRun | kBatchRun | kTimedRun},
-    {"--wait-ms", kOnceRun | kBatchRun | kTimedRun},
-    {"--join-ms", kOnceRun | kBatchRun | kTimedRun},
+    {"--endpoints", kOnceRun | kBatchRun | kTimedRun | kTrainerRun},
+    {"--engine", kOnceRun | kBatchRun | kTimedRun | kTrainerRun},
+    {"--rendezvous", kOnceRun | kBatchRun | kTimedRun | kTrainerRun},
+    {"--wait-ms", kOnceRun | kBatchRun | kTimedRun | kTrainerRun},
+    {"--join-ms", kOnceRun | kBatchRun | kTimedRun | kTrainerRun},
     {"--data-parallel", kOnceRun | kTimedRun},
 };
 

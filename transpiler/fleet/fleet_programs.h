@@ -23,6 +23,9 @@ struct FleetWorkerOptions {
   /// The var of a learning rate that ops of the program compute (role LRSched): workers keep these
   /// ops, and an op copies the rate to kComputedRate. Empty: there is none.
   std::string computed_rate;
+  /// Workers keep and update the dense parameters, by gradients that they average by all-reduce
+  /// (dense_gradients.h): number of workers. 0: servers have the dense parameters.
+  int32_t averaging_workers = 0;
 };
 
 /// The learning rate in a worker's program that computes it; workers send it to the servers.

@@ -1,15 +1,15 @@
 #include <algorithm>
 #include <set>
-#include <tuple>
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "transpiler/distribute/divide_updates.h"
 #include "transpiler/distribute/op_builder.h"
+#include "transpiler/fleet/dense_gradients.h"
 #include "transpiler/fleet/fleet_programs.h"
 #include "transpiler/fleet/fuse_tables.h"
 #include "transpiler/fleet/row_gradients.h"
-#include "transpiler/fleet/row_terms.h"
+#include "transpiler/fleet/update_ops.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
@@ -44,37 +44,11 @@ std::set<std::string> state_of(const std::vector<Op*>& ops) {
   return state;
 }
 
-// Ops that update powers of decay rates, which older releases emit as a scale after the update;
-// tables count steps themselves.
-bool is_power_update(const Op& op, const Op& update) {
-  if (op.type() != "scale" || get_attr_or(op, "bias", 0.0F) != 0) return false;
-  const llvm::StringRef power = op.first_input("X");
-  // no other op of the update moves it
-  if (power.empty() || power != op.first_output("Out") || update.writes(power)) return false;
-  for (const auto& [slot, beta, usual] :
-       {std::tuple("Beta1Pow", "beta1", 0.9F), {"Beta2Pow", "beta2", 0.999F}}) {
-    if (update.first_input(slot) == power)
-      return get_attr_or(op, "scale", 1.0F) == get_attr_or(update, beta, usual);
-  }
-  return false;
-}
-
-// Removes what the servers do to the gradients of the embedding's rows.
-void leave_to_servers(Block& block, const std::string& param) {
-  for (Op* const op : block.readers_of(param)) {
-    if (!role::is_optimize_op(*op) || !role::is_optimizer(*op)) continue;
-    const RowTerms terms = find_row_terms(block, *op);
-    op->set_input("Grad", terms.gradient);
-    for (Op* const term : terms.ops) block.erase(*term);
-    return;
-  }
-}
-
 // Keeps clipping and regularisation of dense parameters on the worker, together with everything
 // between gradient and update. Errors: such an op needs rows of embeddings, or servers would have
 // to keep more than parameters.
 Status keep_before_updates(Block& block, const TablePlan& plan) {
-  for (const SparseTablePlan& table : plan.sparse) leave_to_servers(block, table.var.param);
+  for (const SparseTablePlan& table : plan.sparse) leave_terms_to_servers(block, table.var.param);
   MILLRACE_ASSIGN_OR_RETURN(const OptimizePart part,
                             divide_updates(block, {.decay_on_servers = false}));
   for (Op* const op : part.trainer) {
@@ -204,6 +178,26 @@ void delete_state(const std::set<std::string>& state, const std::string& compute
   }
 }
 
+// What the servers update is sent to them, and what is left of the optimizer is removed.
+Status move_updates(FleetPrograms& programs, const TablePlan& plan,
+                    const FleetWorkerOptions& options) {
+  Block& block = programs.main->root();
+  if (options.averaging_workers > 0) {
+    MILLRACE_RETURN_IF_ERROR(
+        average_dense_gradients(*programs.main, plan, options.averaging_workers));
+    for (const SparseTablePlan& table : plan.sparse) leave_terms_to_servers(block, table.var.param);
+    MILLRACE_RETURN_IF_ERROR(fuse_tables(*programs.main, plan, programs.remarks));
+    delete_row_updates(*programs.main, *programs.startup, plan, options);
+    return check_equal_updates(*programs.main, plan);
+  }
+  MILLRACE_RETURN_IF_ERROR(keep_before_updates(block, plan));
+  const std::set<std::string> state = state_of(optimizer_ops(block));
+  MILLRACE_RETURN_IF_ERROR(fuse_tables(*programs.main, plan, programs.remarks));
+  delete_optimizer(block, options);
+  delete_state(state, options.computed_rate, programs.startup->root());
+  return Ok();
+}
+
 }  // namespace
 }  // namespace fleet_worker
 
@@ -216,12 +210,8 @@ StatusOr<FleetPrograms> make_fleet_worker(const Program& main, const Program& st
   out.startup = startup.clone();
   Block& block = out.main->root();
   if (options.mode != FleetMode::kGeo) {
-    MILLRACE_RETURN_IF_ERROR(keep_before_updates(block, plan));
-    const std::set<std::string> state = state_of(optimizer_ops(block));
-    MILLRACE_RETURN_IF_ERROR(fuse_tables(*out.main, plan, out.remarks));
-    delete_optimizer(block, options);
+    MILLRACE_RETURN_IF_ERROR(move_updates(out, plan, options));
     copy_computed_rate(block, options.computed_rate);
-    delete_state(state, options.computed_rate, out.startup->root());
     MILLRACE_RETURN_IF_ERROR(fake_tables(main, out.startup->root()));
   }
   append_sends(block, plan, options);

@@ -1,4 +1,4 @@
-#include "jobs/run/divided_steps.h"
+#include "jobs/data/divided_steps.h"
 
 #include <algorithm>
 #include <cstdint>
