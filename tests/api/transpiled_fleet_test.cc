@@ -102,11 +102,12 @@ Fleet prepared_transpiled(const Connection& connection, const OneProcess& net, F
 class FleetServers {
  public:
   FleetServers(const Connection& connection, const OneProcess& net, int workers,
-               const TranspilerStrategy& strategy, const std::string& folder) {
+               const TranspilerStrategy& strategy, const std::string& folder,
+               const ServerOptions& service = {}) {
     for (int i = 0; i < kTwoServers; ++i) {
       servers_.push_back(prepared_transpiled(
           connection, net, {.is_server = true, .id = i, .worker_num = workers}, strategy));
-      check(servers_.back().init_server(folder));
+      check(servers_.back().init_server(folder, {}, {}, service));
     }
     for (Fleet& server : servers_) threads_.emplace_back([&server] { check(server.run_server()); });
   }
@@ -281,6 +282,22 @@ TEST(TranspiledFleets, LoadAModelWhileTheyRun) {
     for (std::thread& thread : threads) thread.join();
     net.expect_same(folder / "saved", kTranspiledSteps, true);
   }
+}
+
+TEST(TranspiledFleets, ServersThatMayGoBackLoadNoModel) {
+  const TempFolder folder;
+  const OneProcess net(folder);
+  const TranspilerStrategy strategy = TranspilerStrategy::sync();
+  const Connection connection = Connection::in_process();
+  FleetServers servers(connection, net, 1, strategy, net.after(0),
+                       {.snapshot_root = folder / "snapshots", .snapshot_every = 2});
+  Fleet worker = started(connection, net, 0, 1, strategy);
+  for (int step = 0; step < kTranspiledSteps; ++step) check(worker.step(batch(step)).status());
+  EXPECT_THAT(worker.load_model({.root = folder.path(), .folder = "after0"}).to_string(),
+              HasSubstr("setting vars by a call is not implemented while the servers"));
+  check(worker.save_persistables({.root = folder.path(), .folder = "saved"}));
+  check(worker.stop_worker());
+  net.expect_same(folder / "saved", kTranspiledSteps, true);
 }
 
 TEST(TranspiledFleets, WorkersMeetAtABarrier) {
