@@ -70,8 +70,9 @@ class HybridJobs : public CtrFolder {
                    "--force"},
                   more);
   }
-  // The processes of "job", trainers connected by the ports of `ends`.
-  void start_all(int steps, const std::vector<Words>& of_trainers, const Words& of_server_1 = {}) {
+  // The processes of "job". \param steps  of trainers; 0: they have one batch for all steps
+  void start_all(int steps, const std::vector<Words>& of_trainers, const Words& of_server_1 = {},
+                 bool by_endpoints = true) {
     const std::string ends = spawn::free_endpoints(2);
     for (int i = 0; i < 2; ++i) {
       const Words words{spawn::tool("pserver"), "--program",
@@ -81,29 +82,28 @@ class HybridJobs : public CtrFolder {
           std::make_unique<spawn::Process>(i == 1 ? joined(words, of_server_1) : words));
     }
     for (int t = 0; t < kWorkers; ++t) {
-      const Words words{spawn::tool("run-program"),
-                        "--role",
-                        "trainer",
-                        "--trainer-id",
-                        std::to_string(t),
-                        "--transpiled",
-                        at("job"),
-                        "--feed-steps",
-                        at(fmt::format("own{}.npz", t)),
-                        "--steps",
-                        std::to_string(steps),
-                        "--fetch",
-                        ctr_job::loss_name(),
-                        "--endpoints",
-                        ends,
-                        "--silence-timeout-ms",
-                        "4000",
-                        "--reconnect-timeout-ms",
-                        "1000",
-                        "--threads",
-                        "1",
-                        "--save-persistables",
-                        at(fmt::format("after_{}.npz", t))};
+      const std::string own = at(fmt::format("own{}.npz", t));
+      Words words{spawn::tool("run-program"),
+                  "--role",
+                  "trainer",
+                  "--trainer-id",
+                  std::to_string(t),
+                  "--transpiled",
+                  at("job"),
+                  "--fetch",
+                  ctr_job::loss_name(),
+                  "--silence-timeout-ms",
+                  "4000",
+                  "--reconnect-timeout-ms",
+                  "1000",
+                  "--threads",
+                  "1",
+                  "--save-persistables",
+                  at(fmt::format("after_{}.npz", t))};
+      if (by_endpoints) words = joined(words, {"--endpoints", ends});
+      words =
+          joined(words, steps == 0 ? Words{"--feed", own}
+                                   : Words{"--feed-steps", own, "--steps", std::to_string(steps)});
       trainers_.push_back(
           std::make_unique<spawn::Process>(joined(words, of_trainers[static_cast<size_t>(t)])));
     }
@@ -239,14 +239,21 @@ TEST_F(HybridJobs, AKilledTrainerEndsTheJob) {
 }
 
 TEST_F(HybridJobs, AKilledServerEndsTheJob) {
-  for (const bool again : {false, true}) {
-    SCOPED_TRACE(again ? "and is started again" : "for good");
+  struct Case {
+    std::string mode;
+    std::string point;
+    bool again;  // another process takes its place
+  };
+  for (const auto& [mode, point, again] : {Case{"sync", "server/before-apply:3", false},
+                                           {"sync", "server/before-apply:3", true},
+                                           {"async", "server/before-answer:18", true}}) {
+    SCOPED_TRACE(mode + (again ? ", and is started again" : ", for good"));
     servers_.clear();
     trainers_.clear();
     const std::vector<std::string> ends = split(spawn::free_endpoints(2));
-    transpile_hybrid("job", ends);
+    transpile_hybrid("job", ends, mode);
     write_feeds_of_ranks(6);
-    start_all(6, {{}, {}}, {"--kill-point", "server/before-apply:3"});
+    start_all(6, {{}, {}}, {"--kill-point", point});
     EXPECT_EQ(servers_[1]->wait(kTimeoutMs), 128 + SIGKILL) << servers_[1]->output();
     if (again)
       servers_[1] = std::make_unique<spawn::Process>(Words{spawn::tool("pserver"), "--program",
@@ -260,6 +267,52 @@ TEST_F(HybridJobs, AKilledServerEndsTheJob) {
     EXPECT_THAT(said, HasSubstr(ends[1]));
     for (const int t : {0, 1}) EXPECT_FALSE(fs::exists(at(fmt::format("after_{}.npz", t))));
   }
+}
+
+// Trainers that feed the same batch for ever.
+TEST_F(HybridJobs, ATrainerThatIsStoppedEndsTheJob) {
+  struct Case {
+    int signal;
+    std::string said;
+  };
+  for (const auto& [signal, said] : {Case{SIGSTOP, "waited 1000 ms for rank 1"},
+                                     Case{SIGTERM, "rank 1: it has left the group"}}) {
+    SCOPED_TRACE(said);
+    servers_.clear();
+    trainers_.clear();
+    transpile_hybrid("job", split(spawn::free_endpoints(2)));
+    write("own0.npz", *io::npz_bytes(ctr_job::feeds_of(0, 0)));
+    write("own1.npz", *io::npz_bytes(ctr_job::feeds_of(1, 0)));
+    const Words endless{"--steps", "100000000", "--print-period", "10", "--wait-ms", "1000"};
+    start_all(0, {endless, endless});
+    EXPECT_TRUE(trainers_[1]->has_written("step 100", kTimeoutMs)) << trainers_[1]->output();
+    trainers_[1]->signal(signal);
+    EXPECT_EQ(trainers_[0]->wait(kTimeoutMs), 5) << trainers_[0]->output();
+    EXPECT_THAT(trainers_[0]->output(), HasSubstr(said));
+    for (const auto& server : servers_) EXPECT_EQ(server->wait(kTimeoutMs), 5) << server->output();
+    const int ended = trainers_[1]->wait(signal == SIGTERM ? kTimeoutMs : 0);
+    EXPECT_EQ(ended, signal == SIGTERM ? 128 + SIGTERM : -1) << trainers_[1]->output();
+  }
+}
+
+TEST_F(HybridJobs, TrainersMeetInAFolder) {
+  transpile_hybrid("job", split(spawn::free_endpoints(2)));
+  write_feeds_of_ranks(3);
+  const Words meet{"--rendezvous", at("meet")};
+  start_all(3, {meet, meet}, {}, false);
+  for (const Processes* const all : {&trainers_, &servers_}) {
+    for (const auto& process : *all) EXPECT_EQ(process->wait(kTimeoutMs), 0) << process->output();
+  }
+  EXPECT_EQ(floats_in(at("after_0.npz")), floats_in(at("after_1.npz")));
+}
+
+TEST_F(HybridJobs, ATrainerThatNeverComesIsNamed) {
+  transpile_hybrid("job", split(spawn::free_endpoints(2)));
+  write_feeds_of_ranks(3);
+  start_all(3, {{"--join-ms", "1000"}, {"--kill-point", "trainer/before-lookup"}});
+  trainers_[1].reset();
+  EXPECT_EQ(trainers_[0]->wait(kTimeoutMs), 5) << trainers_[0]->output();
+  EXPECT_THAT(trainers_[0]->output(), HasSubstr("rank 1"));
 }
 
 TEST_F(HybridJobs, TrainersThatDoNotFitAreRefused) {
