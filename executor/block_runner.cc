@@ -1,6 +1,7 @@
 #include "executor/block_runner.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
@@ -37,26 +38,26 @@ bool is_listed_tensor(const ops::OpDef& def, const Op& op, const Slot& slot, llv
          !op.type().endswith("_grad") && !op.writes(name);
 }
 
-// The slot of an argument, by its position among those of all slots.
-llvm::StringRef slot_at(const Op& op, llvm::ArrayRef<Slot> slots, size_t position) {
+// The slot of an argument and its position there, by its position among those of all slots.
+std::pair<llvm::StringRef, size_t> slot_at(const Op& op, llvm::ArrayRef<Slot> slots,
+                                           size_t position) {
   for (const Slot& slot : slots) {
-    if (position < slot.args.size()) return op.name_of(slot.name);
+    if (position < slot.args.size()) return {op.name_of(slot.name), position};
     position -= slot.args.size();
   }
   return {};
 }
 
-// True if the op declares that the output may be in the memory of another input, but not of this
-// one, or if the output is an intermediate result: kernels write it while they read their inputs.
-bool must_be_apart(const ops::OpDef& def, llvm::StringRef input, llvm::StringRef output) {
-  const ops::SlotDef* const declared = def.find_output(output);
-  bool apart = declared != nullptr && declared->intermediate;
-  for (const auto& [from, to] : def.inplace_pairs()) {
-    if (to != output) continue;
-    if (from == input) return false;
-    apart = true;
-  }
-  return apart;
+// False if the op declares that the output may be in the memory of the input. All other kernels may
+// write an output while they read their inputs.
+bool must_be_apart(const CompiledOp& compiled, size_t input, size_t output) {
+  const Op& op = *compiled.op;
+  const auto from = slot_at(op, op.inputs(), input);
+  const auto to = slot_at(op, op.outputs(), output);
+  return from.second != to.second ||
+         llvm::none_of(compiled.def->inplace_pairs(), [&](const auto& pair) {
+           return pair.first == from.first && pair.second == to.first;
+         });
 }
 
 }  // namespace
@@ -131,6 +132,8 @@ Status BlockRunner::add_op(const Op& op) {
             fmt::format("an op with {} inputs and {} outputs, expected at most {} of each",
                         compiled.inputs.size(), compiled.outputs.size(), kMost)};
   }
+  if (runtime_.controls.find(op.type()) == nullptr)
+    MILLRACE_RETURN_IF_ERROR(check_written_once(compiled));
   const auto inputs = static_cast<uint16_t>(compiled.inputs.size());
   llvm::SmallVector<uint16_t, 8> needed;
   llvm::SmallVector<uint16_t, 8> incoming;
@@ -182,11 +185,9 @@ void BlockRunner::find_shared(CompiledOp& compiled) {
     for (size_t o = 0; o < compiled.outputs.size(); ++o) {
       if (compiled.inputs[i] < 0 || compiled.inputs[i] != compiled.outputs[o]) continue;
       spares_.push_back(std::make_unique<Value>());
-      const Op& op = *compiled.op;
       compiled.shared.push_back({static_cast<uint16_t>(i), static_cast<uint16_t>(o),
                                  static_cast<int32_t>(names_.size() + spares_.size() - 1),
-                                 must_be_apart(*compiled.def, slot_at(op, op.inputs(), i),
-                                               slot_at(op, op.outputs(), o))});
+                                 must_be_apart(compiled, i, o)});
     }
   }
 }

@@ -43,8 +43,7 @@ bool has_earlier_steps(const Op& op, llvm::StringRef grad) {
 
 // recurrent_grad replaces the gradient of a state by that of the next time step, which loses any
 // other contribution.
-bool is_replaced(const Op& op, const std::string& state, llvm::ArrayRef<std::string> states) {
-  if (llvm::count(states, state) > 1) return true;
+bool is_replaced(const Op& op, const std::string& state) {
   const auto outputs = op.input("outputs");
   const auto grads = op.input("outputs@GRAD");
   for (size_t k = 0; k < std::min(outputs.size(), grads.size()); ++k)
@@ -66,13 +65,12 @@ void check_recurrence(const Op& op, std::vector<Status>& lost) {
     const bool overwritten = !grads->writers_of(incoming).empty();
     Location where = op.location();
     where.var = after[k];
-    if (!overwritten && is_replaced(op, after[k], after)) {
+    if (!overwritten && is_replaced(op, after[k])) {
       lost.push_back(
           InvalidProgram(
               "the gradient of state '{}' is that of the next time step alone, as in the original; "
-              "the gradient of its earlier time steps, which are used outside of the recurrence "
-              "or by another memory, is lost (use one assign for the state and another one for "
-              "the output to keep it)",
+              "the gradient of its earlier time steps, which are used outside of the recurrence, "
+              "is lost (use one assign for the state and another one for the output to keep it)",
               after[k])
               .at(std::move(where)));
       continue;

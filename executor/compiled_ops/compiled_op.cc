@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <llvm/ADT/DenseSet.h>
 #include <llvm/ADT/STLExtras.h>
 
 #include "executor/compiled_ops/memory_guard.h"
+#include "framework/base/errors.h"
 #include "framework/names.h"
 #include "framework/program.h"
 #include "kernels/cpu/layouts.h"
@@ -417,6 +419,16 @@ Status check_inputs(const CompiledOp& compiled, Value* const* table) {
     return Status(StatusCode::kExecution, "the input holds no value")
         .at(place_of(compiled, position))
         .with_hint("feed it, load parameters, or run the startup program");
+  }
+  return Ok();
+}
+
+Status check_written_once(const CompiledOp& compiled) {
+  llvm::SmallDenseSet<int32_t, 8> seen;
+  for (size_t i = 0; i < compiled.outputs.size(); ++i) {
+    if (compiled.outputs[i] < 0 || seen.insert(compiled.outputs[i]).second) continue;
+    return InvalidProgram("the op writes '{}' twice, expected a var for each output",
+                          place_of(compiled, static_cast<uint16_t>(i), true).var);
   }
   return Ok();
 }

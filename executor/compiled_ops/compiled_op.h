@@ -77,7 +77,7 @@ struct CompiledOp {
     uint16_t input;     ///< position in inputs
     uint16_t output;    ///< position in outputs
     int32_t spare;      ///< table index
-    bool always_apart;  ///< the op can work in place with another input only
+    bool always_apart;  ///< the op does not declare that it works in place with this input
   };
   llvm::SmallVector<Shared, 0> shared;
   /// inputs, with every shared one replaced by its spare; empty if nothing is shared.
@@ -149,5 +149,9 @@ Status make_outputs_plain(const CompiledOp& compiled, Value* const* table,
 
 /// kExecution if a required input has no content, naming slot and var.
 Status check_inputs(const CompiledOp& compiled, Value* const* table);
+
+/// kInvalidProgram if two outputs are one var: it would be sized for one of them, and the kernel
+/// writes both.
+Status check_written_once(const CompiledOp& compiled);
 
 }  // namespace millrace::executor

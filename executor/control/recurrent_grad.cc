@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include <llvm/ADT/BitVector.h>
 
@@ -93,6 +94,20 @@ StatusOr<std::shared_ptr<RecurrenceGrad>> describe_recurrence(const kernels::Ker
   return g;
 }
 
+// The gradient of a state is that of the following time step; of one var that becomes several
+// states, it is their sum.
+Status link_state_gradients(const RecurrenceGrad& g, Scope& scope, const Scope& later) {
+  std::set<llvm::StringRef> linked;
+  for (const StateGrad& state : g.states) {
+    const Value* const coming = later.find_local(state.before);
+    if (coming == nullptr || !coming->initialized()) continue;
+    Value& after = scope.local(state.after);
+    const bool is_first = linked.insert(state.after).second;
+    MILLRACE_RETURN_IF_ERROR(is_first ? copy_into(*coming, after) : add_into(*coming, after));
+  }
+  return Ok();
+}
+
 // Links the gradients of the results of a time step, from outside and from the following time step.
 Status link_step(const ControlContext& ctx, const RecurrenceGrad& g, Scope& scope, int64_t t,
                  Scope* later) {
@@ -108,17 +123,11 @@ Status link_step(const ControlContext& ctx, const RecurrenceGrad& g, Scope& scop
         scope.local(g.outputs[static_cast<size_t>(k)]).as<Tensor>().copy_from(time_step(all, t)));
   }
   for (const StateGrad& state : g.states) {
-    Value& after = scope.local(state.after);
-    if (!state.is_output) {
-      if (const Value* const value = scope.find(state.state))
-        MILLRACE_RETURN_IF_ERROR(set_zeros_like(*value, after));
-    }
-    if (later == nullptr) continue;
-    const Value* const coming = later->find_local(state.before);
-    if (coming != nullptr && coming->initialized())
-      MILLRACE_RETURN_IF_ERROR(copy_into(*coming, after));
+    if (state.is_output) continue;
+    if (const Value* const value = scope.find(state.state))
+      MILLRACE_RETURN_IF_ERROR(set_zeros_like(*value, scope.local(state.after)));
   }
-  return Ok();
+  return later == nullptr ? Ok() : link_state_gradients(g, scope, *later);
 }
 
 // Copies the gradient of the inputs of one time step into the gradient of the sequence.

@@ -5,6 +5,7 @@
 #include "framework/base/errors.h"
 #include "framework/names.h"
 #include "framework/op_attrs.h"
+#include "ops/backward/array_reads.h"
 
 namespace millrace::executor {
 namespace {
@@ -59,6 +60,7 @@ std::set<const Op*> ops_computing(const Program& program, std::set<std::string>&
       grows = true;
       for (const llvm::StringRef name : op->input_names())
         if (name != names::kEmpty) names.insert(name.str());
+      names.merge(ops::backward::arrays_read_unlisted(*op));
     }
   }
   return ops;
@@ -138,7 +140,9 @@ std::set<std::string> results_of(const Program& program, const std::set<std::str
   for (bool grows = true; grows;) {
     const size_t before = results.size();
     for (const Op& op : program.root().ops()) {
-      if (!has_one(op.input_names(), results)) continue;
+      if (!has_one(op.input_names(), results) &&
+          !has_one(ops::backward::arrays_read_unlisted(op), results))
+        continue;
       for (const llvm::StringRef name : op.output_names())
         if (name != names::kEmpty) results.insert(name.str());
     }

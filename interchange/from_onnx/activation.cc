@@ -145,21 +145,31 @@ Status neg_node(NodeContext& c) {
   return Ok();
 }
 
+// Over one axis. The op log_softmax clips exponents at -64, which only the logarithm shows.
+std::string softmax_of(NodeContext& c, const std::string& x, int64_t axis) {
+  if (c.type() == "Softmax") return c.op("softmax", {{"X", {x}}}, {int_attr("axis", axis)});
+  const auto reduced = [&](const char* type, const std::string& values) {
+    return c.op(type, {{"X", {values}}}, {ints_attr("dim", {axis}), bool_attr("keep_dim", true)});
+  };
+  const std::string rest = c.binary("elementwise_sub", x, reduced("reduce_max", x));
+  const std::string sum = reduced("reduce_sum", c.op("exp", {{"X", {rest}}}, {}));
+  return c.binary("elementwise_sub", rest, c.op("log", {{"X", {sum}}}, {}));
+}
+
 // Before operator set 13, all dims from the axis on are one dim.
 Status softmax_node(NodeContext& c) {
-  const char* const type = c.type() == "Softmax" ? "softmax" : "log_softmax";
   std::string x = c.in(0);
   const int64_t rank = c.rank(x);
   const int64_t axis = c.attr_axis("axis", c.opset() < 13 ? 1 : -1, rank);
   if (c.opset() >= 13 || axis == rank - 1) {
-    c.set(0, c.op(type, {{"X", {x}}}, {int_attr("axis", axis)}));
+    c.set(0, softmax_of(c, x, axis));
     return Ok();
   }
   if (!c.is_static(x)) {
     for (int64_t i = axis; i < rank; ++i)
       if (i != axis && c.extent(x, i) != 1)
         return c.refuse("an axis that is not the last one, with unknown extents");
-    c.set(0, c.op(type, {{"X", {x}}}, {int_attr("axis", axis)}));
+    c.set(0, softmax_of(c, x, axis));
     return Ok();
   }
   const Dims dims = c.dims(x);
@@ -167,8 +177,7 @@ Status softmax_node(NodeContext& c) {
       std::accumulate(dims.begin() + axis, dims.end(), int64_t{1}, std::multiplies<>());
   const int64_t outer =
       std::accumulate(dims.begin(), dims.begin() + axis, int64_t{1}, std::multiplies<>());
-  const std::string flat =
-      c.op(type, {{"X", {c.reshape(x, {outer, inner})}}}, {int_attr("axis", 1)});
+  const std::string flat = softmax_of(c, c.reshape(x, {outer, inner}), 1);
   c.set(0, c.reshape(flat, {dims.begin(), dims.end()}));
   return Ok();
 }

@@ -239,8 +239,14 @@ Status prelu(OpContext& c) {
 Status softmax(OpContext& c) {
   if (c.rank("X") == 0) return c.refuse("softmax of a scalar");
   c.ignore({"data_format"});
-  const std::string type = c.op().type() == "softmax" ? "Softmax" : "LogSoftmax";
-  c.set("Out", c.node(type, {c.in("X")}, {{"axis", c.axis("axis", c.rank("X"))}}));
+  const int64_t axis = c.axis("axis", c.rank("X"));
+  std::string x = c.in("X");
+  const bool is_log = c.op().type() == "log_softmax";
+  if (is_log) {  // exponents are clipped at -64, which only the logarithm shows
+    const std::string top = c.reduce("ReduceMax", x, {axis}, true);
+    x = c.node("Max", {x, c.node("Sub", {top, c.scalar(64, c.dtype("X"))})});
+  }
+  c.set("Out", c.node(is_log ? "LogSoftmax" : "Softmax", {x}, {{"axis", axis}}));
   return Ok();
 }
 

@@ -108,7 +108,10 @@ class Backward {
       for (GradOp& grad : made) {
         set_attr(grad, "op_role", make_attr(kBackward));
         set_attr(grad, "op_role_var", make_attr(std::vector<std::string>{}));
-        if (sub_block != nullptr) point_at(grad, *sub_block, op);
+        if (sub_block != nullptr) {
+          backward::hand_out_once(grad);
+          point_at(grad, *sub_block, op);
+        }
         out.push_back({std::move(grad), sub_block});
       }
     }

@@ -217,7 +217,9 @@ Status check_taken(const std::vector<PendingOp>& ops, const Block& forward) {
 }
 
 void hand_out_arrays(GradOp& grad, const Op& loop) {
-  for (const std::string& array : arrays_overwritten(steps_of(loop))) {
+  Names arrays = arrays_overwritten(steps_of(loop));
+  arrays.merge(arrays_read_unlisted(loop));
+  for (const std::string& array : arrays) {
     if (!llvm::is_contained(loop.output("Out"), array) ||
         llvm::is_contained(loop.input("X"), array))
       continue;

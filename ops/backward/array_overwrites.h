@@ -29,7 +29,9 @@ Names arrays_overwritten(const Block& block);
 Status check_taken(const std::vector<PendingOp>& ops, const Block& forward);
 
 /// Adds to the gradient op of a loop, as inputs and outputs, the arrays with overwritten elements
-/// that the loop does not read. The gradient ops of earlier ops then see their cleared gradients.
+/// that the loop does not list as inputs, and those of which it reads earlier elements. The
+/// gradient ops of earlier ops then see their cleared gradients, and those of the elements that it
+/// reads.
 void hand_out_arrays(GradOp& grad, const Op& loop);
 
 }  // namespace millrace::ops::backward

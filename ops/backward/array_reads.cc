@@ -100,6 +100,18 @@ size_t reads_around(const Op& loop, const std::string& array) {
 
 }  // namespace
 
+Names arrays_read_unlisted(const Op& op) {
+  Names arrays;
+  if (block_kind(op) == BlockKind::kNone || op.type().endswith("_grad")) return arrays;
+  for (const std::string& name : touched_by(op).reads) {
+    const Var* const var = op.block().find_var_recursive(name);
+    if (var != nullptr && var->kind() == VarKind::kLodTensorArray && op.writes(name) &&
+        !op.reads(name))
+      arrays.insert(name);
+  }
+  return arrays;
+}
+
 Names arrays_read_apart(const Op& loop, std::vector<Status>* warnings) {
   Names arrays;
   if (block_kind(loop) != BlockKind::kLoop) return arrays;

@@ -19,6 +19,11 @@ namespace millrace::ops::backward {
 /// leaves unknown whether two reads are of the same element; null: no warnings
 Names arrays_read_apart(const Op& loop, std::vector<Status>* warnings);
 
+/// Arrays of enclosing blocks whose elements the sub-block of an op reads and that the op lists as
+/// outputs only: the original lists as inputs what a block reads before it writes it, and counts a
+/// write of one element as a write of the array. None for gradient ops.
+Names arrays_read_unlisted(const Op& op);
+
 /// True for the gradient of an array, and for a renamed term of it that is yet to be summed.
 bool is_gradient_of_array(llvm::StringRef name, const std::string& array);
 /// The array from which a gradient op reads the gradient of an element; null: it reads none.

@@ -2,6 +2,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/names.h"
+#include "ops/backward/array_reads.h"
 #include "ops/backward/pending.h"
 #include "ops/registry.h"
 
@@ -17,6 +18,8 @@ void add_inputs(const Op& op, const Names& no_grad, Names& needed) {
   for (const llvm::StringRef name : op.input_names()) {
     if (name != names::kEmpty && !no_grad.contains(name.str())) needed.insert(name.str());
   }
+  for (const std::string& name : arrays_read_unlisted(op))
+    if (!no_grad.contains(name)) needed.insert(name);
 }
 
 Course course_of(const Op& op) {

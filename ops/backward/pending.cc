@@ -155,6 +155,15 @@ bool PendingOp::reads(const std::string& name) const {
   return found;
 }
 
+void hand_out_once(GradOp& grad) {
+  for (auto& [slot, names] : grad.outputs) {
+    if (slot == "initial_states@GRAD") continue;
+    Names seen;
+    for (std::string& name : names)
+      if (!seen.insert(name).second) name = names::kEmpty;
+  }
+}
+
 void sum_repeated_outputs(std::vector<PendingOp>& ops, int32_t block, const Names& given) {
   Summing(ops, block, given).run();
 }

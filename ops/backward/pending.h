@@ -69,6 +69,10 @@ struct OpPath {
 StatusOr<OpPath> find_op_path(const OpRegistry& registry, Block& block, Names needed,
                               const Names& no_grad, Course course);
 
+/// A var that an op with a sub-block lists twice in a slot has one gradient in the sub-block: it is
+/// handed out once, and the other place becomes @EMPTY@. Initial states differ inside.
+void hand_out_once(GradOp& grad);
+
 /// Gives each writer of a gradient with several writers a distinct output name
 /// ("<grad>@RENAME@block<B>@<n>"), and inserts the sums before the first reader.
 /// \param block  index of the forward block

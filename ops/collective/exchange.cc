@@ -45,6 +45,7 @@ void add_collective_exchange(OpRegistry& registry) {
                         "Waits until every device has the result of an exchange: the sum over the "
                         "devices, the values of one device, or the rows of all devices.")
                    .output("Out", "X, in place", Arity::kMany)
+                   .inplace("X", "Out")
                    .infer(infer_in_place));
   registry.add(
       OpDef("shared_updates_end")
@@ -60,6 +61,8 @@ void add_collective_exchange(OpRegistry& registry) {
                    .input("Merged", "sum over the earlier micro-batches", Arity::kOptional)
                    .output("Out", "X, in place")
                    .output("MergedOut", "Merged, in place")
+                   .inplace("X", "Out")
+                   .inplace("Merged", "MergedOut")
                    .infer(infer_merge)
                    .side_effects());
 }

@@ -17,7 +17,7 @@ Status infer_warpctc(InferContext& ctx) {
     return ctx.error("attribute 'blank' is {}, expected a class in [0, {})", blank, classes);
   }
   int64_t sequences = padded ? logits.dims[1] : -1;
-  if (!padded && !logits.lod.empty()) sequences = logits.lod.sequences(logits.lod.size() - 1);
+  if (!padded && !logits.lod.empty()) sequences = logits.lod.sequences(0);
   ctx.set_output("Loss", logits.dtype, {sequences, 1});
   VarMeta grad = logits;
   grad.lod_level = 0;

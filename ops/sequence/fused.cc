@@ -27,7 +27,7 @@ Status infer_pooled_columns(InferContext& ctx, int64_t dropped) {
   }
   VarMeta out = tensor_meta(first.dtype, {-1, width}, 1);
   if (!first.lod.empty()) {
-    const int64_t sequences = first.lod.sequences(first.lod.size() - 1);
+    const int64_t sequences = first.lod.sequences(0);
     out.dims[0] = sequences;
     LodLevel each(static_cast<size_t>(sequences) + 1);
     for (size_t i = 0; i < each.size(); ++i) each[i] = static_cast<int64_t>(i);

@@ -13,7 +13,7 @@ Status infer_pad(InferContext& ctx) {
   int64_t sequences = -1;
   int64_t length = ctx.attr<int32_t>("padded_length");
   if (!x.lod.empty()) {
-    const llvm::ArrayRef<int64_t> offsets = x.lod.last();
+    const llvm::ArrayRef<int64_t> offsets = x.lod.level(0);
     sequences = static_cast<int64_t>(offsets.size()) - 1;
     int64_t longest = 0;
     for (size_t i = 1; i < offsets.size(); ++i)

@@ -21,6 +21,8 @@ Status infer_concat(InferContext& ctx) {
   const VarMeta& first = ctx.input("X");
   if (!dims_known(first) || first.dims.empty()) return Ok();
   VarMeta out = first;
+  // the original joins sequences of the first level and returns no other
+  if (!first.lod.empty()) out.lod = Lod({first.lod.levels().front()});
   for (size_t i = 1; i < ctx.input_count("X"); ++i) {
     const VarMeta& next = ctx.input("X", i);
     if (!dims_known(next)) return Ok();
@@ -32,13 +34,14 @@ Status infer_concat(InferContext& ctx) {
     const bool known = out.dims[0] >= 0 && next.dims[0] >= 0;
     out.dims[0] = known ? out.dims[0] + next.dims[0] : -1;
     if (out.lod.empty() || next.lod.empty()) continue;
-    LodLevel offsets(out.lod.last().begin(), out.lod.last().end());
-    if (next.lod.last().size() != offsets.size()) {
+    LodLevel offsets = out.lod.levels().front();
+    const LodLevel& others = next.lod.levels().front();
+    if (others.size() != offsets.size()) {
       return ctx.error("'X' has {} and {} sequences, expected the same number", offsets.size() - 1,
-                       next.lod.last().size() - 1);
+                       others.size() - 1);
     }
-    for (size_t k = 0; k < offsets.size(); ++k) offsets[k] += next.lod.last()[k];
-    out.lod = with_last(out.lod, std::move(offsets));
+    for (size_t k = 0; k < offsets.size(); ++k) offsets[k] += others[k];
+    out.lod = Lod({std::move(offsets)});
   }
   ctx.set_output("Out", std::move(out));
   return Ok();

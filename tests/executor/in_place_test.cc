@@ -14,6 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::FloatNear;
+using ::testing::HasSubstr;
 
 // The elements of vars after a run of the ops, by name.
 std::vector<std::vector<float>> results_of(const std::string& ops, const NamedValues& feeds,
@@ -78,6 +79,67 @@ TEST(InPlace, AnIntermediateResultIsAnInput) {
   EXPECT_THAT(apart[0], ElementsAre(FloatNear(-5, 1e-3), FloatNear(5, 1e-3)));
   EXPECT_THAT(apart[1], ElementsAre(2));
   EXPECT_THAT(norm("s"), ElementsAreArray(apart));
+}
+
+struct InPlaceCase {
+  std::string op;        // with "OUT" for the output var
+  std::string in_place;  // the input that is the output, too
+};
+
+// Kernels that write an output while they read their inputs, if the op declares no pair.
+TEST(InPlace, OpsThatCannotWorkInPlaceReadTheirInputsFirst) {
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 4, 1, 1}, {1, 2, 3, 4});
+  feeds["v"] = tensor_value({2, 3}, {1, 2, 3, 4, 5, 6});
+  feeds["w"] = tensor_value({2, 3}, {3, 1, 2, 9, 7, 5});
+  feeds["r"] = tensor_value({3, 1}, {1, 2, 4}, Lod({{0, 3}}));
+  feeds["f"] = tensor_value({2, 1}, {1, 10});
+  const std::string vars =
+      "  var x: f32(1, 4, 1, 1)\n  var v: f32(2, 3)\n  var w: f32(2, 3)\n  var r: f32(3, 1) lod=1\n"
+      "  var f: f32(2, 1)\n  var o: f32(-1) lod=1\n  var y: f32(-1, -1, -1, -1)\n";
+  const InPlaceCase cases[] = {
+      {"shuffle_channel X=x -> Out=OUT {group: 2}", "x"},
+      {"lrn X=x -> Out=y MidOut=OUT {n: 3, k: 1.0, alpha: 1.0, beta: 1.0}", "x"},
+      {"temporal_shift X=x -> Out=OUT {seg_num: 1, shift_ratio: 0.25}", "x"},
+      {"cross X=v Y=w -> Out=OUT {dim: 1}", "v"},
+      {"cross X=v Y=w -> Out=OUT {dim: 1}", "w"},
+      {"row_conv X=r Filter=f -> Out=OUT", "r"},
+  };
+  for (const InPlaceCase& one : cases) {
+    const auto with_output = [&](const std::string& name) {
+      std::string op = one.op;
+      op.replace(op.find("OUT"), 3, name);
+      return results_of(vars + "  " + op + "\n", feeds, {name})[0];
+    };
+    EXPECT_THAT(with_output(one.in_place), ElementsAreArray(with_output("o"))) << one.op;
+  }
+}
+
+// Each of two slots may work in the memory of its own input, not in that of the other one.
+TEST(InPlace, UpdatesExchangeTheirVars) {
+  NamedValues feeds;
+  for (const auto& [name, value] :
+       {std::pair{"p", 1.0F}, {"q", 10.0F}, {"g", 1.0F}, {"h", 2.0F}, {"rate", 1.0F}})
+    feeds[name] = tensor_value({1}, {value});
+  std::string vars;
+  for (const char* const name : {"p", "q", "g", "h", "rate"})
+    vars += std::string("  var ") + name + ": f32(1)\n";
+  EXPECT_THAT(
+      results_of(vars + "  merged_sgd Param=p, q Grad=g, h LearningRate=rate -> ParamOut=q, p\n",
+                 feeds, {"p", "q"}),
+      ElementsAre(ElementsAre(8), ElementsAre(0)));
+}
+
+TEST(InPlace, TwoOutputsInOneVarAreRefused) {
+  auto program = parse_program(
+      "block 0 {\n  var x: f32(3, 1)\n  var y: f32(-1, 1)\n"
+      "  split X=x -> Out=y, y {axis: 0, sections: [2, 1]}\n}\n",
+      "test");
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  Scope scope;
+  const auto prepared = Executor(standard_runtime(), {.optimize = false}).prepare(**program, scope);
+  EXPECT_EQ(prepared.status().code(), StatusCode::kInvalidProgram);
+  EXPECT_THAT(prepared.status().to_string(), HasSubstr("op 0 (split): the op writes 'y' twice"));
 }
 
 }  // namespace

@@ -79,6 +79,15 @@ TEST_F(ExportOnnx, AxesOfReductionsAreAnInputFromOpset18On) {
   EXPECT_EQ(model({.opset = 21}).graph().node(0).input_size(), 2);
 }
 
+// Both ops clip exponents at -64; the result of softmax is 0 in f32 there.
+TEST_F(ExportOnnx, ExponentsOfLogSoftmaxAreClipped) {
+  op("log_softmax", {2, 3}, {2, 3}).set_int("axis", -1);
+  EXPECT_THAT(types(model()), ElementsAre("ReduceMax", "Sub", "Max", "LogSoftmax"));
+  program_ = ProgramBuilder();
+  op("softmax", {2, 3}, {2, 3}).set_int("axis", -1);
+  EXPECT_THAT(types(model()), ElementsAre("Softmax"));
+}
+
 TEST_F(ExportOnnx, ParametersAreInitializers) {
   program_.var("x", {-1, 2}).param("w", {2, 1}).var("y", {-1, 1});
   program_.feed("x", 0);

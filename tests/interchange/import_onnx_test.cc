@@ -100,6 +100,16 @@ TEST(ImportOnnx, ValuesOfUnknownRankAreRefused) {
   }
 }
 
+// The op log_softmax clips exponents.
+TEST(ImportOnnx, LogarithmsOfSmallProbabilitiesAreNotClipped) {
+  OnnxModel model;
+  model.input("x", {2, 3}).output("y");
+  model.node("LogSoftmax", {"x"}, {"y"});
+  EXPECT_THAT(types_of(*imported(model).program),
+              ElementsAre("feed", "reduce_max", "elementwise_sub", "exp", "reduce_sum", "log",
+                          "elementwise_sub", "fetch"));
+}
+
 // The first of three columns is cut off, and the others go on at the end.
 TEST(ImportOnnx, PaddingRepeatsWhatIsLeft) {
   for (const auto& [mode, last] : {std::pair{"wrap", 1}, {"reflect", 1}, {"edge", 2}}) {

@@ -170,6 +170,44 @@ TEST(EditDistance, CountsSteps) {
   EXPECT_THAT(op.values("SequenceNum0"), ElementsAre(2));
 }
 
+// Expected values are those of the original: the sequences of the first level, in rows.
+TEST(CtcAlign, TakesTheFirstOfSeveralLevels) {
+  RunOp op("ctc_align");
+  op.in("Input", {14, 1}, {0, 1, 1, 2, 0, 4, 0, 4, 5, 6, 6, 0, 7, 7}, kI64,
+        Lod({{0, 2, 3}, {0, 4, 9, 14}}));
+  op.attr("merge_repeated", true).out("Output");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Output0"), ElementsAre(1, 2, 4, 4, 5, 6, 7));
+  EXPECT_TRUE(op.tensor("Output0").lod() == Lod({{0, 5, 7}}));
+}
+
+// Ops of the original that take the entries of the first level for rows.
+TEST(FirstLevel, MustEndAtTheLastRow) {
+  const Lod uneven({{0, 1, 3}, {0, 2, 4, 6}});
+  const Lod even({{0, 1, 3}, {0, 1, 2, 3}});
+  const std::string message = "the first level of the LoD of X must end with the 6 rows";
+  RunOp pooled("fusion_seqpool_concat");
+  pooled.in("X", {6, 2}, waves(12), DType::kFloat32, uneven).attr("pooltype", "SUM").out("Out");
+  EXPECT_THAT(pooled.run_text(), HasSubstr(message));
+  RunOp pooled_rows("fusion_seqpool_concat");
+  pooled_rows.in("X", {3, 1}, {1, 2, 4}, DType::kFloat32, even).attr("pooltype", "SUM").out("Out");
+  ASSERT_EQ(pooled_rows.run_text(), "ok");
+  EXPECT_THAT(pooled_rows.values("Out0"), ElementsAre(1, 6));
+  RunOp window("sequence_enumerate");
+  window.in("X", {3, 1}, {1, 2, 4}, kI64, even).attr("win_size", 2).out("Out");
+  ASSERT_EQ(window.run_text(), "ok");
+  EXPECT_THAT(window.values("Out0"), ElementsAre(1, 0, 2, 4, 4, 0));
+  RunOp padded("sequence_pad");
+  padded.in("X", {3, 1}, {1, 2, 4}, DType::kFloat32, even).in("PadValue", {1}, {0});
+  padded.out("Out").out("Length");
+  ASSERT_EQ(padded.run_text(), "ok");
+  EXPECT_THAT(padded.values("Out0"), ElementsAre(1, 0, 2, 4));
+  RunOp distance("edit_distance");
+  distance.in("Hyps", {6, 1}, {1, 2, 3, 4, 5, 6}, kI64, uneven);
+  distance.in("Refs", {6, 1}, {1, 2, 3, 4, 5, 6}, kI64, uneven).out("Out").out("SequenceNum");
+  EXPECT_THAT(distance.run_text(), HasSubstr("the first level of the LoD of Hyps must end"));
+}
+
 TEST(ChunkEval, CountsChunksThatAgreeInBothEnds) {
   RunOp op("chunk_eval");
   // IOB with 2 types: 0 begin of 0, 1 inside of 0, 2 begin of 1, 3 inside of 1, 4 outside

@@ -36,6 +36,7 @@ class RowPieces {
     // from the entry's level down to rows: each level maps the range to a range of the next one
     for (size_t j = level; j < lod.size(); ++j) {
       const auto offsets = lod.level(j);
+      if (end >= static_cast<int64_t>(offsets.size())) return unfit(x);
       if (j - level < lod_.size()) {
         LodLevel& out = lod_[j - level];
         for (int64_t e = begin; e < end; ++e) {
@@ -46,6 +47,7 @@ class RowPieces {
       begin = offsets[static_cast<size_t>(begin)];
       end = offsets[static_cast<size_t>(end)];
     }
+    if (end > (x.rank() == 0 ? 1 : x.dims()[0])) return unfit(x);
     pieces_.push_back({&x, begin, end});
     rows_ += end - begin;
     return Ok();
@@ -83,6 +85,12 @@ class RowPieces {
   }
 
  private:
+  // Ops that change the number of rows may hand on the LoD of their input.
+  static Status unfit(const Tensor& x) {
+    return KernelContext::error("LoD {} does not fit the rows of {}", x.lod().to_string(),
+                                describe(x));
+  }
+
   struct Piece {
     const Tensor* of;  ///< not owned; outlives the pieces
     int64_t begin;     ///< first row

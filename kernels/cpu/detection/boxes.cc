@@ -1,5 +1,6 @@
 #include "kernels/cpu/detection/boxes.h"
 
+#include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
 
 namespace millrace::kernels {
@@ -9,7 +10,7 @@ StatusOr<std::vector<int64_t>> part_offsets(const Tensor& tensor, const Tensor* 
   if (counts == nullptr) {
     if (tensor.lod().empty())
       return KernelContext::error("{} must have a LoD, found {}", slot, describe(tensor));
-    const auto offsets = tensor.lod().last();
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(tensor, slot));
     return std::vector<int64_t>(offsets.begin(), offsets.end());
   }
   std::vector<int64_t> offsets = {0};

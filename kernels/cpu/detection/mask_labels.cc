@@ -42,6 +42,7 @@ StatusOr<MaskOperands> read_mask_operands(const KernelContext& ctx, const MaskSl
   MILLRACE_ASSIGN_OR_RETURN(o.crowd, integers_of(*crowd, classes->numel(), "IsCrowd"));
   MILLRACE_ASSIGN_OR_RETURN(o.labels, integers_of(*labels, o.rois->dim(0), "LabelsInt32"));
   const Lod& lod = o.polygons->lod();
+  MILLRACE_RETURN_IF_ERROR(lod.check(o.polygons->dim(0)));
   if (lod.size() == 3 && lod.level(0) == llvm::ArrayRef<int64_t>(o.object_offsets)) return o;
   return ctx.error(
       "GtSegms must have a LoD of images, objects and polygons with the {} objects of GtClasses, "

@@ -37,6 +37,8 @@ StatusOr<std::vector<Instance>> kept_instances(const KernelContext& ctx, const T
   const bool sequences = is_lod && !ins.lod().empty();
   const int64_t count = sequences ? ins.lod().sequences(0) : ins.dim(0);
   const int64_t tagged = tags.lod().empty() ? tags.dim(0) : tags.lod().sequences(0);
+  if (sequences && ins.lod().level(0).back() > ins.dim(0))
+    return ctx.error("LoD of Ins ends after the last row of {}", describe(ins));
   if (tagged != count)
     return ctx.error("Ins_tag must have tags for each of the {} instances, found {}", count,
                      tagged);

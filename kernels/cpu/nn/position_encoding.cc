@@ -40,6 +40,13 @@ StatusOr<Kernel> add_position_encoding(const KernelSetup& op) {
           "of features, found {}",
           describe(*in));
     }
+    llvm::ArrayRef<int64_t> offsets;
+    if (sequences) {
+      offsets = in->lod().last();
+      if (offsets.back() != in->dim(0))
+        return ctx.error("LoD {} must end with the {} rows of X", in->lod().to_string(),
+                         in->dim(0));
+    }
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const int64_t width = in->dims().back();
@@ -48,7 +55,6 @@ StatusOr<Kernel> add_position_encoding(const KernelSetup& op) {
                static_cast<T>(beta), ctx.out(out).data<T>() + row * width);
       };
       if (sequences) {
-        const auto offsets = in->lod().last();
         for (size_t i = 0; i + 1 < offsets.size(); ++i)
           run(offsets[i], offsets[i + 1] - offsets[i]);
       } else {

@@ -12,7 +12,11 @@ namespace {
 template <typename Body>
 Status for_sequences(const Tensor& x, Body&& body) {
   if (!x.lod().empty()) {
-    const auto offsets = x.lod().last();
+    // as in the original, the first of several levels
+    const llvm::ArrayRef<int64_t> offsets = x.lod().level(0);
+    if (x.rank() != 2 || offsets.back() != x.dim(0))
+      return KernelContext::error("X must be rows that LoD {} ends with, found {}",
+                                  x.lod().to_string(), describe(x));
     for (size_t i = 0; i + 1 < offsets.size(); ++i) body(offsets[i], offsets[i + 1]);
     return Ok();
   }

@@ -20,7 +20,7 @@ Status project_input(const KernelContext& ctx, Gemm& gemm, const Tensor& x, cons
   if (x.rank() != 2 || weight.rank() != 2 || x.dim(1) != weight.dim(0) ||
       x.dtype() != weight.dtype())
     return ctx.error("X {} and WeightX {} cannot be multiplied", describe(x), describe(weight));
-  MILLRACE_RETURN_IF_ERROR(sequences_of(x, "X").status());
+  MILLRACE_RETURN_IF_ERROR(outer_sequences_of(x, "X").status());
   MILLRACE_RETURN_IF_ERROR(projected.resize(x.dtype(), {x.dim(0), weight.dim(1)}));
   projected.set_lod(x.lod());
   return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
@@ -34,7 +34,7 @@ Status project_input(const KernelContext& ctx, Gemm& gemm, const Tensor& x, cons
 Status look_up_input(const KernelContext& ctx, const Tensor& ids, const Tensor& table,
                      Tensor& projected) {
   if (table.rank() != 2) return ctx.error("Embeddings must be a matrix, found {}", describe(table));
-  MILLRACE_RETURN_IF_ERROR(sequences_of(ids, "Ids").status());
+  MILLRACE_RETURN_IF_ERROR(outer_sequences_of(ids, "Ids").status());
   const int64_t width = table.dim(1);
   MILLRACE_RETURN_IF_ERROR(projected.resize(table.dtype(), {ids.numel(), width}));
   projected.set_lod(ids.lod());
@@ -81,7 +81,7 @@ StatusOr<Kernel> make_fused_lstm(const KernelSetup& op, bool from_table) {
     t.h0 = ctx.find_in(h0);
     t.c0 = ctx.find_in(c0);
     MILLRACE_RETURN_IF_ERROR(measure_lstm(state->settings, t));
-    state->order.build(t.input->lod().last(), state->settings.reverse);
+    state->order.build(t.input->lod().level(0), state->settings.reverse);
     LstmOutputs out;
     out.fed_back = &ctx.out(hidden);
     out.cell = &ctx.out(cell);
@@ -115,7 +115,7 @@ StatusOr<Kernel> fusion_gru(const KernelSetup& op) {
     t.bias = ctx.find_in(bias);
     t.h0 = ctx.find_in(h0);
     MILLRACE_RETURN_IF_ERROR(measure_gru(t));
-    state->order.build(t.input->lod().last(), state->reverse);
+    state->order.build(t.input->lod().level(0), state->reverse);
     GruOutputs out;
     out.hidden = &ctx.out(hidden);
     return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) {

@@ -38,7 +38,7 @@ Status align_sequences(const AlignSettings& s, const Tensor& input, llvm::ArrayR
   }
   MILLRACE_RETURN_IF_ERROR(output.resize(input.dtype(), {level.back(), 1}));
   std::copy(left.begin(), left.end(), output.data<T>());
-  output.set_lod(with_last_level(input.lod(), std::move(level)));
+  output.set_lod(Lod({std::move(level)}));
   return Ok();
 }
 
@@ -70,8 +70,7 @@ StatusOr<Kernel> ctc_align(const KernelSetup& op) {
     return dispatch<IntTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       if (given == nullptr) {
-        MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets,
-                                  sequences_of(from, "Input"));
+        MILLRACE_ASSIGN_OR_RETURN(const LodLevel offsets, outer_rows_of(from, "Input"));
         if (from.numel() != from.dim(0))
           return ctx.error("Input must have one label per row, found {}", describe(from));
         return align_sequences<T>(s, from, offsets, ctx.out(output));
@@ -119,7 +118,8 @@ Status run_distance(const KernelContext& ctx, const DistanceSlots& slots, bool n
     return ctx.error("Hyps and Refs must be of one type, found {} and {}", describe(hyps),
                      describe(refs));
   const auto spans = [&](const Tensor& tensor, const char* slot, ArgIndex lengths) {
-    return spans_of(ctx, tensor, slot, ctx.find_in(lengths), tensor.rank() > 1 ? tensor.dim(1) : 1);
+    return spans_of(ctx, tensor, slot, ctx.find_in(lengths), tensor.rank() > 1 ? tensor.dim(1) : 1,
+                    SpanLevel::kOutermostIsRows);
   };
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<RowSpan> found,
                             spans(hyps, "Hyps", slots.hyps_lengths));

@@ -37,7 +37,7 @@ StatusOr<PooledInputs> pooled_inputs(const KernelContext& ctx, ArgRange args) {
   PooledInputs in;
   for (int32_t k = 0; k < args.count; ++k) {
     const Tensor& x = ctx.in(args, k);
-    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, outer_sequences_of(x, "X"));
     const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
     if (k == 0) in.sequences = sequences;
     if (x.rank() != 2 || sequences != in.sequences || x.dtype() != ctx.in(args, 0).dtype())
@@ -72,7 +72,7 @@ StatusOr<Kernel> make_pooled_concat(const KernelSetup& op, bool counted) {
       const int64_t columns = in.width - dropped * static_cast<int64_t>(in.parts.size());
       std::vector<T> pooled;
       for (const Tensor* const part : in.parts) {
-        const llvm::ArrayRef<int64_t> offsets = part->lod().last();
+        const llvm::ArrayRef<int64_t> offsets = part->lod().level(0);
         const int64_t width = part->dim(1);
         if (counted && width < 2)
           return ctx.error("X must have shows and clicks as columns 0 and 1, found {}",

@@ -30,7 +30,8 @@ template <typename Body>
 Status each_piece(const KernelContext& ctx, ArgRange x, Body&& body) {
   std::vector<llvm::ArrayRef<int64_t>> offsets;
   for (int32_t k = 0; k < x.count; ++k) {
-    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> found, sequences_of(ctx.in(x, k), "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> found,
+                              outer_sequences_of(ctx.in(x, k), "X"));
     offsets.push_back(found);
     if (found.size() != offsets.front().size())
       return ctx.error("all X must have the same number of sequences, found {} and {}",

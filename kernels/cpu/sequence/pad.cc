@@ -57,7 +57,7 @@ StatusOr<Kernel> sequence_pad(const KernelSetup& op) {
   const ArgIndex length = op.output("Length");
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, outer_sequences_of(from, "X"));
     const int64_t width = row_width(from);
     const Tensor& value = ctx.in(pad);
     if (value.dtype() != from.dtype() || (value.numel() != 1 && value.numel() != width))
@@ -83,7 +83,7 @@ StatusOr<Kernel> sequence_pad(const KernelSetup& op) {
 // Copies the padded rows back to packed sequences.
 StatusOr<Kernel> sequence_pad_grad(const KernelSetup& op) {
   return required_gradient(op, [=](const KernelContext& ctx, const GradientTensors& g) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*g.x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, outer_sequences_of(*g.x, "X"));
     const int64_t step = row_width(*g.x);
     const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
     if (g.from->rank() < 2 || g.from->dim(0) != sequences ||

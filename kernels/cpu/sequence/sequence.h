@@ -11,6 +11,15 @@ namespace millrace::kernels {
 /// for the message.
 StatusOr<llvm::ArrayRef<int64_t>> sequences_of(const Tensor& tensor, const char* slot);
 
+/// Offsets of the outermost level, of which some ops of the original take each entry for a row.
+/// With several levels this fails unless it ends at the last row, too. Errors: as for
+/// sequences_of().
+StatusOr<llvm::ArrayRef<int64_t>> outer_sequences_of(const Tensor& tensor, const char* slot);
+
+/// The row at which each sequence of the outermost level begins, and the number of rows. Errors: as
+/// for sequences_of(), or kInvalidData for levels that do not fit together.
+StatusOr<LodLevel> outer_rows_of(const Tensor& tensor, const char* slot);
+
 /// A copy of a LoD with the last level replaced.
 Lod with_last_level(const Lod& lod, LodLevel level);
 

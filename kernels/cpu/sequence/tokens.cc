@@ -13,9 +13,12 @@ namespace millrace::kernels {
 namespace tokens_kernels {
 namespace {
 
+using SequencesOf = StatusOr<llvm::ArrayRef<int64_t>>(const Tensor&, const char*);
+
 // Offsets of the sequences of X. Errors: none, or rows of several tokens.
-StatusOr<llvm::ArrayRef<int64_t>> token_sequences(const KernelContext& ctx, const Tensor& x) {
-  MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(x, "X"));
+StatusOr<llvm::ArrayRef<int64_t>> token_sequences(const KernelContext& ctx, const Tensor& x,
+                                                  SequencesOf* find) {
+  MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, find(x, "X"));
   if (x.numel() != x.dim(0))
     return ctx.error("X must have one token per row, found {}", describe(x));
   return offsets;
@@ -23,8 +26,8 @@ StatusOr<llvm::ArrayRef<int64_t>> token_sequences(const KernelContext& ctx, cons
 
 // Calls body(tokens of X, offsets of its sequences); it returns a Status.
 template <typename Body>
-Status with_tokens(const KernelContext& ctx, const Tensor& x, Body&& body) {
-  MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, token_sequences(ctx, x));
+Status with_tokens(const KernelContext& ctx, const Tensor& x, SequencesOf* find, Body&& body) {
+  MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, token_sequences(ctx, x, find));
   return dispatch<IntTypes>(x.dtype(), [&](auto tag) -> Status {
     return body(x.data<typename decltype(tag)::type>(), offsets);
   });
@@ -37,20 +40,21 @@ StatusOr<Kernel> sequence_erase(const KernelSetup& op) {
   std::sort(tokens.begin(), tokens.end());
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    return with_tokens(ctx, from, [&]<typename T>(const T* source, auto offsets) -> Status {
-      const auto kept = [&](T token) {
-        return !std::binary_search(tokens.begin(), tokens.end(), static_cast<int64_t>(token));
-      };
-      LodLevel level{0};
-      for (size_t i = 0; i + 1 < offsets.size(); ++i)
-        level.push_back(level.back() +
-                        std::count_if(source + offsets[i], source + offsets[i + 1], kept));
-      Tensor& to = ctx.out(out);
-      MILLRACE_RETURN_IF_ERROR(resize_rows(to, from, level.back()));
-      std::copy_if(source, source + from.numel(), to.data<T>(), kept);
-      to.set_lod(with_last_level(from.lod(), std::move(level)));
-      return Ok();
-    });
+    return with_tokens(
+        ctx, from, sequences_of, [&]<typename T>(const T* source, auto offsets) -> Status {
+          const auto kept = [&](T token) {
+            return !std::binary_search(tokens.begin(), tokens.end(), static_cast<int64_t>(token));
+          };
+          LodLevel level{0};
+          for (size_t i = 0; i + 1 < offsets.size(); ++i)
+            level.push_back(level.back() +
+                            std::count_if(source + offsets[i], source + offsets[i + 1], kept));
+          Tensor& to = ctx.out(out);
+          MILLRACE_RETURN_IF_ERROR(resize_rows(to, from, level.back()));
+          std::copy_if(source, source + from.numel(), to.data<T>(), kept);
+          to.set_lod(with_last_level(from.lod(), std::move(level)));
+          return Ok();
+        });
   });
 }
 
@@ -61,17 +65,18 @@ StatusOr<Kernel> sequence_enumerate(const KernelSetup& op) {
   const int64_t pad = op.attr<int32_t>("pad_value");
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    return with_tokens(ctx, from, [&]<typename T>(const T* source, auto offsets) -> Status {
-      T* to = ctx.out(out).data<T>();
-      for (size_t i = 0; i + 1 < offsets.size(); ++i) {
-        for (int64_t r = offsets[i]; r < offsets[i + 1]; ++r) {
-          const int64_t found = std::min(window, offsets[i + 1] - r);
-          to = std::copy_n(source + r, found, to);
-          to = std::fill_n(to, window - found, static_cast<T>(pad));
-        }
-      }
-      return Ok();
-    });
+    return with_tokens(ctx, from, outer_sequences_of,
+                       [&]<typename T>(const T* source, auto offsets) -> Status {
+                         T* to = ctx.out(out).data<T>();
+                         for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+                           for (int64_t r = offsets[i]; r < offsets[i + 1]; ++r) {
+                             const int64_t found = std::min(window, offsets[i + 1] - r);
+                             to = std::copy_n(source + r, found, to);
+                             to = std::fill_n(to, window - found, static_cast<T>(pad));
+                           }
+                         }
+                         return Ok();
+                       });
   });
 }
 

@@ -192,7 +192,8 @@ StatusOr<WarpctcLayout> layout_of_logits(const KernelContext& ctx, const Tensor&
   layout.classes = logits.dim(-1);
   layout.stride = layout.classes * (lengths == nullptr ? 1 : logits.dim(1));
   if (lengths == nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(layout.logits, spans_of(ctx, logits, "Logits", nullptr, 0));
+    MILLRACE_ASSIGN_OR_RETURN(layout.logits,
+                              spans_of(ctx, logits, "Logits", nullptr, 0, SpanLevel::kOutermost));
   } else {
     MILLRACE_ASSIGN_OR_RETURN(layout.logits, padded_spans(ctx, logits, *lengths));
   }
@@ -212,7 +213,7 @@ StatusOr<Kernel> warpctc(const KernelSetup& op) {
                               layout_of_logits(ctx, logits, ctx.find_in(slots.logits_lengths)));
     MILLRACE_ASSIGN_OR_RETURN(layout.labels,
                               spans_of(ctx, label, "Label", ctx.find_in(slots.label_lengths),
-                                       label.rank() > 1 ? label.dim(1) : 1));
+                                       label.rank() > 1 ? label.dim(1) : 1, SpanLevel::kOutermost));
     if (layout.labels.size() != layout.logits.size())
       return ctx.error("Logits and Label must have the same number of sequences, found {} and {}",
                        layout.logits.size(), layout.labels.size());

@@ -78,7 +78,10 @@ INSTANTIATE_TEST_SUITE_P(Programs, VarOverwritesTest,
                                            "inner_loop_after_choice", "recurrence_reads_carried",
                                            "inner_loop_reads_carried", "branch_in_loop_then_read",
                                            "branch_reads_array_it_writes",
-                                           "inner_loop_reads_persistable"),
+                                           "inner_loop_reads_persistable",
+                                           "loop_reads_array_listed_as_output", "loop_input_twice",
+                                           "recurrence_two_states_of_one_var",
+                                           "recurrence_sequence_twice"),
                          [](const auto& net) { return std::string(net.param); });
 
 TEST(ArrayOverwritesAreRefusedTest, WhereAValueWithoutGradientComesInBetween) {
