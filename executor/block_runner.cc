@@ -9,11 +9,13 @@
 #include "executor/compiled_ops/memory_guard.h"
 #include "executor/gpu/gpu_ops.h"
 #include "executor/overlap/overlap.h"
+#include "framework/base/errors.h"
 #include "framework/base/exceptions.h"
 #include "framework/names.h"
 #include "kernels/cpu/layouts.h"
 #include "kernels/value_kinds.h"
 #include "ops/absent_gradients.h"
+#include "ops/op_def.h"
 #include "ops/unread_attrs.h"
 
 namespace millrace::executor {
@@ -163,8 +165,9 @@ Status BlockRunner::add_op(const Op& op) {
              custom != runtime_.custom_kernels.end()) {
     MILLRACE_ASSIGN_OR_RETURN(compiled.kernel, custom->getValue()(setup));
   } else {
-    return {StatusCode::kUnimplemented,
-            fmt::format("op '{}' has no kernel for CPU", op.type().str())};
+    Status status = Unimplemented("op '{}' has no kernel for CPU", op.type().str());
+    if (compiled.def->capability() != ops::Capability::kNetwork) return status;
+    return std::move(status).with_hint("only processes of a job run it: --role in the tools");
   }
   for (position = 0; position < inputs; ++position) {
     if (compiled.inputs[position] < 0) continue;

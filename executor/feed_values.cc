@@ -4,8 +4,20 @@
 #include <fmt/ranges.h>
 
 #include "framework/tensor/layout.h"
+#include "framework/types.h"
 
 namespace millrace::executor {
+
+namespace {
+
+// Older releases did not mark what is fed, so kernels took integers of other widths. Integers for
+// floats would make a chain of elementwise ops compute in integers.
+bool may_stand_for(DType found, DType declared) {
+  const auto is_whole = [](DType type) { return is_integer(type) || type == DType::kBool; };
+  return found == declared || (is_whole(found) && is_whole(declared));
+}
+
+}  // namespace
 
 Status check_feed(const Var* var, const Value& value) {
   const auto* const tensor = value.get_if<Tensor>();
@@ -18,8 +30,10 @@ Status check_feed(const Var* var, const Value& value) {
         .at(std::move(place));
   };
   MILLRACE_RETURN_IF_ERROR(tensor->lod().check(tensor->rank() == 0 ? 1 : tensor->dim(0)));
-  if (!var->spec().need_check_feed.value_or(false)) return Ok();
-  if (tensor->dtype() != var->dtype()) return fail(std::string(dtype_name(var->dtype())));
+  const bool strict = var->spec().need_check_feed.value_or(false);
+  if (strict ? tensor->dtype() != var->dtype() : !may_stand_for(tensor->dtype(), var->dtype()))
+    return fail(std::string(dtype_name(var->dtype())));
+  if (!strict) return Ok();
   const llvm::ArrayRef<int64_t> dims = var->dims();
   const std::string declared = fmt::format("dims [{}]", fmt::join(dims, ", "));
   if (tensor->rank() != dims.size()) return fail(declared);

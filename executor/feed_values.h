@@ -6,8 +6,8 @@
 
 namespace millrace::executor {
 
-/// Checks a fed value against the declaration of its var (null: no declaration). Errors:
-/// kInvalidArgument naming the var, with expected and found; kInvalidData for a bad LoD.
+/// Checks type and LoD of a fed value against the declaration of its var (may be null), with
+/// need_check_feed also its dims. Errors: kInvalidArgument naming the var; kInvalidData (bad LoD).
 Status check_feed(const Var* var, const Value& value);
 
 /// Copies a value, in row-major order. Reuses the memory of the target if both hold tensors.

@@ -4,10 +4,12 @@
 #include <limits>
 #include <set>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "io/check_json.h"
 
 namespace millrace::io {
 namespace {
@@ -16,7 +18,7 @@ namespace {
 // Returning false stops parsing.
 class Builder final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit Builder(const JsonLimits& limits) : limits_(limits) {}
+  Builder(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
 
   [[nodiscard]] Status take_error() { return std::move(error_); }
   [[nodiscard]] JsonValue take() { return std::move(root_); }
@@ -45,7 +47,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
-    return fail(InvalidData("malformed JSON at byte {}", position));
+    return fail(InvalidData("not valid JSON at {}", place_of(position)));
   }
 
  private:
@@ -54,6 +56,15 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     std::string key;  // key of this value in the enclosing object
     std::set<std::string> names;
   };
+
+  // "line 3, column 7" of the character that the parser read last, counted from 1.
+  [[nodiscard]] std::string place_of(size_t position) const {
+    const std::string_view before = text_.substr(0, position == 0 ? 0 : position - 1);
+    const size_t start = before.rfind('\n') + 1;  // 0 without a line break
+    return fmt::format("line {}, column {}{}", 1 + std::ranges::count(before, '\n'),
+                       before.size() - start + 1,
+                       position > text_.size() ? ": it ends too early" : "");
+  }
 
   bool fail(Status status) {
     if (error_.ok()) error_ = std::move(status);
@@ -95,6 +106,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     return place(std::move(level.value));
   }
 
+  std::string_view text_;
   JsonLimits limits_;
   int64_t values_ = 0;
   JsonValue root_;
@@ -137,10 +149,19 @@ const char* JsonValue::kind() const {
 }
 
 StatusOr<JsonValue> parse_json(std::string_view text, const JsonLimits& limits) {
-  Builder builder(limits);
+  Builder builder(text, limits);
   if (nlohmann::json::sax_parse(text, &builder)) return builder.take();
   Status status = builder.take_error();
-  return status.ok() ? InvalidData("malformed JSON") : std::move(status);
+  return status.ok() ? InvalidData("not valid JSON") : std::move(status);
+}
+
+Status check_json(std::string_view text, JsonComments comments) {
+  Builder builder(text, JsonLimits{});
+  constexpr auto kJson = nlohmann::json::input_format_t::json;
+  if (nlohmann::json::sax_parse(text, &builder, kJson, true, comments == JsonComments::kAllow))
+    return Ok();
+  Status status = builder.take_error();
+  return status.ok() ? InvalidData("not valid JSON") : std::move(status);
 }
 
 }  // namespace millrace::io

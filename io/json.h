@@ -62,7 +62,7 @@ struct JsonLimits {
 
 /// Parses one JSON document (RFC 8259, UTF-8). Only whitespace may follow it.
 ///
-/// Errors: kInvalidData with the byte offset for invalid JSON, and for an object with duplicate
+/// Errors: kInvalidData with line and column for invalid JSON, and for an object with duplicate
 /// members; kResource above a limit.
 StatusOr<JsonValue> parse_json(std::string_view text, const JsonLimits& limits = {});
 

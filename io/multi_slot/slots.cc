@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/errors.h"
+#include "io/check_json.h"
 
 namespace millrace::io {
 namespace {
@@ -331,8 +332,8 @@ size_t Slot::width() const {
 }
 
 StatusOr<SlotsFile> parse_slots(std::string_view text, const Program& program) {
+  MILLRACE_RETURN_IF_ERROR(check_json(text));
   const json root = json::parse(text, nullptr, false);
-  if (root.is_discarded()) return InvalidData("not valid JSON");
   SlotsFile file;
   const json* list = &root;
   if (root.is_object()) {

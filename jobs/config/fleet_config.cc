@@ -197,10 +197,8 @@ StatusOr<fleet::JobSpec> job_spec_of(const Json& json, fleet::EnvironmentReader 
 
 StatusOr<fleet::JobSpec> parse_fleet_config(const std::string& text,
                                             fleet::EnvironmentReader environment) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_object()) return job_spec_of(json, std::move(environment));
-  return InvalidArgument("expected a JSON object, found {}",
-                         json.is_discarded() ? "no JSON" : json_kind(json));
+  MILLRACE_ASSIGN_OR_RETURN(const Json json, parse_json_object(text));
+  return job_spec_of(json, std::move(environment));
 }
 
 StatusOr<fleet::JobSpec> read_fleet_config(const std::string& path,

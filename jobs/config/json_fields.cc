@@ -8,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "io/check_json.h"
 
 namespace millrace::jobs {
 namespace {
@@ -29,6 +30,13 @@ std::string json_kind(const Json& value) {
     default:
       return value.dump();
   }
+}
+
+StatusOr<Json> parse_json_object(const std::string& text) {
+  MILLRACE_RETURN_IF_ERROR(io::check_json(text));
+  Json json = Json::parse(text, nullptr, false);
+  if (json.is_object()) return json;
+  return InvalidArgument("expected a JSON object, found {}", json_kind(json));
 }
 
 JsonFields::JsonFields(const Json& object, std::string path)

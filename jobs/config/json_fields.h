@@ -87,6 +87,10 @@ JsonFields& JsonFields::whole(const std::string& key, T& out) {
   return *this;
 }
 
+/// Parses a text that must be one JSON object in which no member occurs twice. Errors: kInvalidData
+/// with line and column; kInvalidArgument with what was found instead of an object.
+StatusOr<nlohmann::json> parse_json_object(const std::string& text);
+
 /// "a number", "a string", "null", ... for messages.
 std::string json_kind(const nlohmann::json& value);
 

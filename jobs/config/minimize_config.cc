@@ -41,6 +41,7 @@ Status read_parameter(const Json& json, const std::string& path, MinimizeOptions
       .boolean("trainable", trainable)
       .number("learning_rate", own.learning_rate)
       .boolean("need_clip", own.need_clip);
+  fields.ignore({"shape"});  // the program has it
   MILLRACE_RETURN_IF_ERROR(fields.status());
   if (const Json* const regularizer = fields.find("regularizer")) {
     const std::string way = fields.path_of("regularizer");
@@ -54,6 +55,7 @@ Status read_parameter(const Json& json, const std::string& path, MinimizeOptions
   if (const Json* const clip = fields.find("clip")) {
     MILLRACE_ASSIGN_OR_RETURN(own.clip, read_clip(*clip, fields.path_of("clip")));
   }
+  MILLRACE_RETURN_IF_ERROR(fields.finish());
   if (trainable)
     options.parameters.push_back(name);
   else
@@ -112,6 +114,15 @@ StatusOr<std::map<std::string, int64_t>> read_name_scopes(JsonFields& top) {
   return scopes;
 }
 
+// Members of the references' files (config.json) that say how they were made and what came of it.
+// "loss" repeats the first of "losses".
+void ignore_reference_facts(JsonFields& top) {
+  top.ignore({"source", "program", "steps", "random_seed", "engine", "loss", "fetch_list"})
+      .ignore({"param_grad", "param_grad_after_minimize", "sparse_grads", "update_ops"})
+      .ignore({"feeds", "persistables", "blocks", "op_counts"})
+      .ignore({"tolerance", "directional_check", "noise_growth"});
+}
+
 StatusOr<MinimizeConfig> minimize_config_of(const Json& json) {
   JsonFields top(json, "");
   MinimizeConfig config;
@@ -121,6 +132,9 @@ StatusOr<MinimizeConfig> minimize_config_of(const Json& json) {
   MILLRACE_RETURN_IF_ERROR(top.strings("losses", losses).status());
   if (losses.empty()) return InvalidArgument("'losses': expected at least one name, found none");
   const Json* const optimizers = top.find("optimizer");
+  ignore_reference_facts(top);
+  MILLRACE_RETURN_IF_ERROR(top.finish());
+  config.has_optimizers = optimizers != nullptr;
   if (optimizers != nullptr && (!optimizers->is_array() || optimizers->size() != losses.size())) {
     return InvalidArgument(
         "'optimizer': expected a list of {}, one a loss, found {}", losses.size(),
@@ -140,10 +154,8 @@ StatusOr<MinimizeConfig> minimize_config_of(const Json& json) {
 }  // namespace
 
 StatusOr<MinimizeConfig> parse_minimize_config(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_object()) return minimize_config_of(json);
-  return InvalidArgument("expected a JSON object, found {}",
-                         json.is_discarded() ? "no JSON" : json_kind(json));
+  MILLRACE_ASSIGN_OR_RETURN(const Json json, parse_json_object(text));
+  return minimize_config_of(json);
 }
 
 StatusOr<MinimizeConfig> read_minimize_config(const std::string& path) {

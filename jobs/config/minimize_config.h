@@ -21,14 +21,15 @@ struct MinimizeConfig {
     std::string schedule = {};
   };
   std::vector<Loss> losses;
+  bool has_optimizers = false;  ///< the file has "optimizer"; gradients alone need none
   /// Numbers of name scopes that already exist, by prefix ("name_scopes"): the original keeps
   /// counting across all programs of one process.
   std::map<std::string, int64_t> name_scopes;
 };
 
-/// Reads the text of such a file, JSON. Unknown members of the top level are ignored; in
-/// optimizers, schedules, clips and regularizers they are errors. Errors: kInvalidArgument with the
-/// member, and what was expected and found.
+/// Reads the text of such a file, JSON. Members of config.json of the training references that only
+/// describe the result are ignored; other unknown members are errors. Errors: kInvalidArgument with
+/// the member, and what was expected and found; kInvalidData for text that is no JSON.
 StatusOr<MinimizeConfig> parse_minimize_config(const std::string& text);
 
 /// The same for a file, which errors name. Errors: also kNotFound, kIo.

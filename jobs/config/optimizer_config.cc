@@ -319,7 +319,7 @@ constexpr std::array<ConfigKind<GradientClip>, 3> kClips = {{
 template <typename T>
 Regularizer read_coeff(JsonFields& fields) {
   T decay;
-  fields.number("coeff", decay.coeff);
+  fields.number("coeff", decay.coeff).require("coeff");
   return decay;
 }
 
@@ -347,9 +347,13 @@ Status read_rate(JsonFields& fields, MinimizeOptions& options) {
                              own->get<double>(), *constant);
     MILLRACE_ASSIGN_OR_RETURN(options.learning_rate,
                               read_schedule(*schedule, fields.path_of("schedule")));
-  } else {
-    options.learning_rate = constant.value_or(0.01);
+    return Ok();
   }
+  // releases of the original had different rates where none was given
+  if (!constant)
+    return InvalidArgument("'{}': expected a number, or a schedule as '{}', found neither",
+                           fields.path_of("learning_rate"), fields.path_of("schedule"));
+  options.learning_rate = *constant;
   return Ok();
 }
 

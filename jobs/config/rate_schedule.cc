@@ -66,8 +66,7 @@ StatusOr<RateAtStep> read_fading_rate(const std::string& type, JsonFields& field
 }  // namespace
 
 StatusOr<RateAtStep> parse_rate_schedule(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) return InvalidArgument("expected a JSON object");
+  MILLRACE_ASSIGN_OR_RETURN(const Json json, parse_json_object(text));
   JsonFields fields(json, "");
   std::string type;
   MILLRACE_RETURN_IF_ERROR(fields.text("type", type).require("type").status());

@@ -333,9 +333,9 @@ StatusOr<std::vector<ps::TypedTable>> make_typed_tables(const std::string& text,
                                                         Program& main, Program& startup) {
   std::vector<ps::TypedTable> tables;
   if (text.empty()) return tables;
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object())
-    return InvalidArgument("'sparse_tables': expected an object of settings by parameter");
+  StatusOr<Json> parsed = parse_json_object(text);
+  if (!parsed.ok()) return std::move(parsed).status().with_note("in sparse_tables");
+  const Json json = *std::move(parsed);
   for (const auto& [param, settings] : json.items()) {
     MILLRACE_ASSIGN_OR_RETURN(
         ps::TypedTable table,

@@ -66,7 +66,8 @@ StatusOr<NamedValues> read_feeds(const FeedOptions& options, const Program& prog
   for (const std::string& feed : options.values) {
     const auto [name, file] = llvm::StringRef(feed).split('=');
     MILLRACE_ASSIGN_OR_RETURN(std::optional<Tensor> made, make_feed(name, file, program));
-    const bool named = made || (!file.empty() && !std::filesystem::exists(feed));
+    std::error_code unknown;  // a long name of a var is no name of a file
+    const bool named = made || (!file.empty() && !std::filesystem::exists(feed, unknown));
     if (named) {
       MILLRACE_RETURN_IF_ERROR(executor::check_feed_name(program, name));
       MILLRACE_RETURN_IF_ERROR(is_first(by_name, feed, name));

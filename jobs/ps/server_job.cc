@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "executor/standard_runtime.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "framework/read_program.h"
+#include "io/lacking_vars.h"
 #include "io/npz.h"
 #include "io/paths.h"
 #include "jobs/config/distribution_facts.h"
@@ -143,7 +145,15 @@ Status ServerJob::load(const Files& files, int threads, const LogSink& log) {
   if (tables_ != nullptr)
     MILLRACE_RETURN_IF_ERROR(
         fill_tables(whole, typed_, server_, *tables_, log).in_file(files.params));
-  return ps::load_slices(slices, *program_, whole, scope_).in_file(files.params);
+  MILLRACE_RETURN_IF_ERROR(ps::load_slices(slices, *program_, whole, scope_).in_file(files.params));
+  MILLRACE_ASSIGN_OR_RETURN(const Op* const serve, ps::find_serve_op(*program_));
+  std::set<std::string> lacking;
+  for (const transpiler::DistributedVar* const entry :
+       slices.overview.get_distributed_vars_by_ep(get_attr_or<std::string>(*serve, "endpoint", "")))
+    if (!whole.contains(entry->origin.name)) lacking.insert(entry->origin.name);
+  if (!lacking.empty())
+    log(LogLevel::kWarning, io::lacking_warning(files.params, {lacking.begin(), lacking.end()}));
+  return Ok();
 }
 
 Status ServerJob::serve() {

@@ -23,6 +23,7 @@
 #include "ps/client/gather.h"
 #include "ps/client/link_sender.h"
 #include "ps/ops/trainer_ops.h"
+#include "ps/server/load_slices.h"
 #include "transpiler/distribute/slices_json.h"
 
 namespace millrace::jobs {
@@ -197,6 +198,18 @@ Status TrainerJob::connect_to_servers() {
   servers.insert(servers.end(), workers.begin(), workers.end());
   std::sort(servers.begin(), servers.end());
   servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
+  if (ps::find_serve_op(*program_).ok())
+    return InvalidProgram("expected the program of a trainer, found that of a server")
+        .in_file(name_);
+  // programs of federated trainers call servers in files of their own
+  const std::filesystem::path folder = std::filesystem::path(name_).parent_path();
+  if (servers.empty() && !std::filesystem::exists(folder / "__recv__")) {
+    return InvalidProgram("the program calls no servers: expected that of a trainer in a job")
+        .in_file(name_)
+        .with_hint(
+            "transpile-program writes the programs of a job; one of before it is run without "
+            "a role");
+  }
   return ps::connect_to_servers(*client_, servers, kReportInterval,
                                 log_at(settings_.log, LogLevel::kWarning));
 }

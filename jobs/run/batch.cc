@@ -8,30 +8,25 @@
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "io/npz.h"
+#include "jobs/config/json_fields.h"
 #include "jobs/data/feed_files.h"
 
 namespace millrace::jobs {
 
 StatusOr<BatchCase> parse_batch_case(const std::string& line) {
-  const auto fields = nlohmann::json::parse(line, nullptr, false);
-  if (!fields.is_object()) return InvalidData("expected a JSON object, found '{}'", line);
+  StatusOr<nlohmann::json> object = parse_json_object(line);
+  if (!object.ok()) return InvalidData("{}; the line is '{}'", object.status().message(), line);
   BatchCase result;
-  const auto text = [&](const char* key, std::string& to) {
-    if (!fields.contains(key)) return true;
-    if (!fields[key].is_string()) return false;
-    to = fields[key].get<std::string>();
-    return true;
-  };
-  if (!text("program", result.program) || !text("feed", result.feed) ||
-      !text("output", result.output) || !text("params", result.params) ||
-      !text("startup", result.startup) || !text("model_dir", result.model_dir))
-    return InvalidData("expected strings in '{}'", line);
-  if (fields.contains("fetch")) {
-    for (const auto& name : fields["fetch"]) {
-      if (!name.is_string()) return InvalidData("fetch: expected a list of names in '{}'", line);
-      result.fetches.push_back(name.get<std::string>());
-    }
-  }
+  JsonFields fields(*object, "");
+  Status status = fields.text("program", result.program)
+                      .text("startup", result.startup)
+                      .text("params", result.params)
+                      .text("model_dir", result.model_dir)
+                      .text("feed", result.feed)
+                      .strings("fetch", result.fetches)
+                      .text("output", result.output)
+                      .finish();
+  if (!status.ok()) return InvalidData("{}; the line is '{}'", status.message(), line);
   return result;
 }
 

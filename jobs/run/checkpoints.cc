@@ -158,9 +158,11 @@ StatusOr<int64_t> resume_from(const CheckpointOptions& options, const LogSink& l
     return go_on(log, checkpoint, session);
   }
   MILLRACE_RETURN_IF_ERROR(entries.status());
-  // No checkpoint was ever completed: the run starts from scratch.
   const bool any = std::ranges::any_of(*entries, [](const auto& entry) { return entry.complete; });
-  if (by_itself && !any) return int64_t{0};
+  if (by_itself && !any) {
+    log(LogLevel::kInfo, root + " has no complete checkpoint: the run starts from the beginning");
+    return int64_t{0};
+  }
   MILLRACE_ASSIGN_OR_RETURN(auto last, folder.open_last(root));
   for (const Status& status : last.skipped)
     log(LogLevel::kWarning, "skipped: " + status.location().to_string() + ": " + status.message());
@@ -219,8 +221,34 @@ void CopyGuard::before(const executor::CompiledOp& compiled) {
   for (const uint16_t position : compiled.lists.shared_layout()) read(position);
 }
 
+// The newest checkpoint counts when a run is continued, and the oldest are removed: those of
+// another run would displace what this run saves.
+Status RunCheckpoints::check_folder(const Session& session) const {
+  const auto entries = io::list_checkpoints(options_.folder);
+  if (!entries.ok()) return Ok();  // the first save reports it
+  int64_t newest = -1;
+  for (const io::CheckpointEntry& entry : *entries)
+    if (entry.complete) newest = std::max(newest, entry.step);
+  if (newest >= 0 && options_.resume.empty()) {
+    return InvalidArgument(
+               "options.folder: expected no checkpoints before a run that starts from the "
+               "beginning, found one of step {}",
+               newest)
+        .in_file(options_.folder)
+        .with_hint("continue from it with options.resume auto, or save to another folder");
+  }
+  if (newest > session.first_step && options_.resume != "auto") {
+    log_(LogLevel::kWarning,
+         fmt::format("{} has a checkpoint of step {}, from which a run would continue by itself, "
+                     "although this run continues from step {}",
+                     options_.folder, newest, session.first_step));
+  }
+  return Ok();
+}
+
 Status RunCheckpoints::begin(Session& session, bool observed) {
   if (options_.save_every <= 0) return Ok();
+  MILLRACE_RETURN_IF_ERROR(check_folder(session));
   if (session.ranks != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(ranks_, executor::group_of_all(*session.ranks));
     gather_ = executor::make_group_gather(*ranks_);

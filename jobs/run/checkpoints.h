@@ -72,7 +72,8 @@ class RunCheckpoints {
 
   /// Call before the first step; the session must outlive this object.
   /// \param observed  true if another observer has been set
-  /// Errors: those of CollectiveGroup::subgroup().
+  /// Errors: kInvalidArgument if the run starts from the beginning and the folder has checkpoints;
+  /// those of CollectiveGroup::subgroup().
   Status begin(Session& session, bool observed);
   /// Call after each step. \param done  steps so far \param last  true if the run ends here early,
   /// so that this step is saved in any case
@@ -82,6 +83,7 @@ class RunCheckpoints {
   Status finish();
 
  private:
+  Status check_folder(const Session& session) const;
   Status save(const Session& session, int64_t done);
   Status write(const io::LocalState& copy, int64_t done);
   Status judge(Status status) const;

@@ -1,6 +1,8 @@
 #include "jobs/run/session.h"
 
 #include <chrono>
+#include <string>
+#include <vector>
 
 #include "executor/collective/group_link.h"
 #include "executor/feed_values.h"
@@ -9,6 +11,7 @@
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "framework/read_program.h"
+#include "io/lacking_vars.h"
 #include "io/model_folder.h"
 #include "jobs/run/checkpoints.h"
 #include "jobs/run/collective_ops.h"
@@ -30,8 +33,16 @@ double ms_since(Clock::time_point start) {
 Status load_params(const SessionOptions& options, Session& session) {
   if (session.params.empty()) return Ok();
   if (!options.model_dir.empty() && io::persistables_of(session.program()).empty()) return Ok();
-  return io::load_parameters(session.params, session.program(), *session.scope,
-                             {.threads = options.executor.threads});
+  MILLRACE_RETURN_IF_ERROR(io::load_parameters(session.params, session.program(), *session.scope,
+                                               {.threads = options.executor.threads}));
+  std::vector<std::string> lacking = io::lacking_vars(session.params, session.program());
+  std::erase_if(lacking, [&](const std::string& name) {
+    const Value* const value = session.scope->find_local(name);
+    return value == nullptr || !value->initialized();  // if an op reads it, the run ends there
+  });
+  if (!lacking.empty())
+    options.log(LogLevel::kWarning, io::lacking_warning(session.params, lacking));
+  return Ok();
 }
 
 // Finds the program and the location of its parameters, from --model-dir unless they are given
@@ -80,10 +91,11 @@ Status run_startup(const SessionOptions& options, const executor::Executor& exec
   MILLRACE_ASSIGN_OR_RETURN(
       const std::unique_ptr<Program> startup,
       ops::read_checked_program(*runtime.ops, options.startup, options.reading));
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<executor::PreparedProgram> prepared,
-                            executor.prepare(*startup, *session.scope));
+  StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
+      executor.prepare(*startup, *session.scope);
   std::vector<Value> none;
-  MILLRACE_RETURN_IF_ERROR(prepared->run({}, {}, none).in_file(options.startup));
+  Status status = prepared.ok() ? (*prepared)->run({}, {}, none) : prepared.status();
+  if (!status.ok()) return std::move(status).in_file(options.startup);
   return link_processes(options, runtime, startup.get(), session);
 }
 

@@ -345,8 +345,9 @@ Status Service::check_trainers() {
     const std::string who = trainers.describe(id, now);
     if (!options.elastic) {
       return {StatusCode::kDistributed,
-              fmt::format("{} is lost: no call for {} s", who,
-                          (absent ? options.start_timeout : limit).count() / 1000)};
+              fmt::format(
+                  "{} is lost: no call for {} s", who,
+                  static_cast<double>((absent ? options.start_timeout : limit).count()) / 1000)};
     }
     MILLRACE_RETURN_IF_ERROR(give_up(id));
   }

@@ -1,6 +1,13 @@
-"""Keyword arguments for the option structs of the library."""
+"""Keyword arguments for the option structs of the library, and lists of names."""
 
 from __future__ import annotations
+
+
+def listed(names, what: str) -> list[str]:
+    """Names as a list. A single string would be taken apart into its characters."""
+    if isinstance(names, str):
+        raise TypeError(f"{what}: expected a list of names, found the string {names!r}")
+    return list(names)
 
 
 def names_of(options) -> list[str]:

@@ -7,7 +7,7 @@ import os
 from typing import Callable, Iterable, Mapping, NamedTuple
 
 from . import _core
-from ._options import fill
+from ._options import fill, listed
 from .program import Program
 
 
@@ -48,7 +48,7 @@ class Dataset:
         for name in ("files", "use_vars"):
             if name in options:
                 options[name] = [os.fspath(item) if isinstance(item, (str, os.PathLike)) else item.name
-                                 for item in options[name]]
+                                 for item in listed(options[name], name)]
         slots = options.get("slots")
         if isinstance(slots, (Mapping, list)):
             options["slots_text"] = json.dumps(options.pop("slots"))
@@ -60,7 +60,7 @@ class Dataset:
 
     def set_files(self, files: Iterable[str | os.PathLike]):
         """Replaces the list of files; examples in memory are dropped."""
-        self._core.set_files([os.fspath(file) for file in files])
+        self._core.set_files([os.fspath(file) for file in listed(files, "files")])
 
     @property
     def fed_vars(self) -> list[str]:
@@ -105,7 +105,7 @@ OnPrint = Callable[[int, int, dict, str], None]
 def _epoch(dataset: Dataset, fetches: Iterable[str], on_print: OnPrint | None, print_period: int, first_batch: int,
            threads: int):
     """The arguments of an epoch for the extension."""
-    return _core.EpochArguments(dataset._core, list(fetches), on_print, print_period, first_batch, threads)
+    return _core.EpochArguments(dataset._core, listed(fetches, "fetches"), on_print, print_period, first_batch, threads)
 
 
 class TrainsFromDatasets:

@@ -9,7 +9,7 @@ import time
 from typing import Callable, Iterable, Mapping, NamedTuple
 
 from . import _core
-from ._options import fill, option_class
+from ._options import fill, listed, option_class
 from .datasets import Dataset, Epoch, InfersFromDatasets, OnPrint, TrainsFromDatasets, _epoch
 from .program import Program
 
@@ -87,7 +87,7 @@ class PreparedProgram(TrainsFromDatasets, InfersFromDatasets):
         :returns: numpy arrays by name, in the order of the fetches; :class:`Rows` for sparse gradients, and lists for
             lists of arrays (None for elements that were never written)
         """
-        return self._core.run(feeds or {}, list(fetches))
+        return self._core.run(feeds or {}, listed(fetches, "fetches"))
 
     @property
     def random_position(self) -> int:
@@ -120,7 +120,7 @@ class Executor:
     def run(self, program: Program, scope: Scope, feeds: Mapping[str, object] | None = None,
             fetches: Iterable[str] = ()) -> dict:
         """Compiles and runs a program once: for startup programs. Steps are much faster with :meth:`prepare`."""
-        return self._core.run(program._handle, scope._core, feeds or {}, list(fetches))
+        return self._core.run(program._handle, scope._core, feeds or {}, listed(fetches, "fetches"))
 
     def train_from_dataset(self, program: Program, scope: Scope, dataset: Dataset, fetches: Iterable[str] = (), *,
                            on_print: OnPrint | None = None, print_period: int = 100, first_batch: int = 0,
@@ -166,7 +166,7 @@ class Session:
 
     def run(self, feeds: Mapping[str, object] | None = None, fetches: Iterable[str] = ()) -> dict:
         """Runs the program once; see :meth:`PreparedProgram.run`."""
-        return self._core.run(feeds or {}, list(fetches))
+        return self._core.run(feeds or {}, listed(fetches, "fetches"))
 
     def __getitem__(self, name: str):
         """A persistable var."""
@@ -185,7 +185,7 @@ class Session:
 
     def save_model(self, folder: str | os.PathLike, inputs: Iterable[str], outputs: Iterable[str]):
         """Writes the part of the program that computes the outputs, as an inference model."""
-        self._core.save_model(os.fspath(folder), list(inputs), list(outputs))
+        self._core.save_model(os.fspath(folder), listed(inputs, "inputs"), listed(outputs, "outputs"))
 
 
 ExecutionStrategy = option_class(_core.ExecutionStrategy, "How a program runs on several devices, as in the original.")
@@ -210,12 +210,12 @@ class ParallelExecutor(TrainsFromDatasets, InfersFromDatasets):
     def run(self, feeds, fetches: Iterable[str]) -> dict:
         """Runs one step. ``feeds``: arrays that are divided, or a list with the arrays of each device."""
         if isinstance(feeds, Mapping):
-            return self._core.run(dict(feeds), list(fetches))
-        return self._core.run_each([dict(device) for device in feeds], list(fetches))
+            return self._core.run(dict(feeds), listed(fetches, "fetches"))
+        return self._core.run_each([dict(device) for device in feeds], listed(fetches, "fetches"))
 
     def run_unmerged(self, feeds: Mapping[str, object], fetches: Iterable[str]) -> dict:
         """The same without joining: one list of arrays for each fetch."""
-        return self._core.run_unmerged(dict(feeds), list(fetches))
+        return self._core.run_unmerged(dict(feeds), listed(fetches, "fetches"))
 
     def get(self, device: int, name: str):
         """A persistable var of a device."""
@@ -257,7 +257,7 @@ def train(step: Callable[..., Mapping], batches: Iterable[Mapping[str, object]],
     :param report_every: seconds between two lines of progress
     :returns: one list for each fetch: floats for results with one element, arrays otherwise
     """
-    fetches = list(fetches)
+    fetches = listed(fetches, "fetches")
     show = sys.stderr.isatty() if progress is None else progress
     total = len(batches) if hasattr(batches, "__len__") else None
     history: dict[str, list] = {name: [] for name in fetches}

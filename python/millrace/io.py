@@ -6,7 +6,7 @@ import os
 from typing import Iterable, NamedTuple
 
 from . import _core
-from ._options import fill
+from ._options import fill, listed
 from .execution import Scope
 from .program import Program
 
@@ -30,7 +30,7 @@ def save_persistables(program: Program, scope: Scope, folder: str | os.PathLike,
 
 def save_vars(program: Program, scope: Scope, names: Iterable[str], folder: str | os.PathLike, **options) -> int:
     """The same for the vars with the given names."""
-    return _core.save_vars(program._handle, scope._core, list(names), os.fspath(folder),
+    return _core.save_vars(program._handle, scope._core, listed(names, "names"), os.fspath(folder),
                            fill(_core.SaveVarsOptions(), options))
 
 
@@ -44,7 +44,7 @@ def load_persistables(program: Program, scope: Scope, folder: str | os.PathLike,
 
 def load_vars(program: Program, scope: Scope, names: Iterable[str], folder: str | os.PathLike, filename: str = ""):
     """The same for the vars with the given names."""
-    _core.load_vars(program._handle, scope._core, list(names), os.fspath(folder), filename)
+    _core.load_vars(program._handle, scope._core, listed(names, "names"), os.fspath(folder), filename)
 
 
 def persistables_to_memory(program: Program, scope: Scope) -> bytes:
@@ -63,8 +63,8 @@ def save_inference_model(program: Program, scope: Scope, folder: str | os.PathLi
 
     Options: ``model_filename``, ``params_filename``, ``program_only``, ``replace``.
     """
-    _core.save_inference_model(program._handle, scope._core, os.fspath(folder), list(feeds), list(fetches),
-                               fill(_core.SaveModelOptions(), options))
+    _core.save_inference_model(program._handle, scope._core, os.fspath(folder), listed(feeds, "feeds"),
+                               listed(fetches, "fetches"), fill(_core.SaveModelOptions(), options))
 
 
 def load_inference_model(folder: str | os.PathLike, scope: Scope, model_filename: str = "",

@@ -8,7 +8,7 @@ import threading
 from typing import Callable, Iterable, Mapping
 
 from . import _core
-from ._options import fill, option_class
+from ._options import fill, listed, option_class
 from .datasets import InfersFromDatasets, TrainsFromDatasets
 from .execution import Rows, Scope
 from .program import Program
@@ -135,11 +135,11 @@ class Trainer(TrainsFromDatasets):
 
     def step(self, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:
         """Runs one step: computes, sends gradients, receives parameters."""
-        return self._core.step(dict(feeds), list(fetches))
+        return self._core.step(dict(feeds), listed(fetches, "fetches"))
 
     def worker_step(self, worker: int, number: int, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:
         """The same by one of several threads (option ``workers``)."""
-        return self._core.worker_step(worker, number, dict(feeds), list(fetches))
+        return self._core.worker_step(worker, number, dict(feeds), listed(fetches, "fetches"))
 
     def worker_leaves(self):
         """A worker thread runs no more steps."""
@@ -176,7 +176,7 @@ class LiveModel(InfersFromDatasets):
 
     def __init__(self, files: RoleFiles, inputs: Iterable[str], outputs: Iterable[str], connection: Connection,
                  **options):
-        self._core = _core.LiveModel.open(files, list(inputs), list(outputs), connection._core,
+        self._core = _core.LiveModel.open(files, listed(inputs, "inputs"), listed(outputs, "outputs"), connection._core,
                                           fill(_core.LiveModelOptions(), _seconds(options)))
 
     def run(self, feeds: Mapping[str, object]) -> dict:
@@ -371,7 +371,7 @@ class Fleet(TrainsFromDatasets):
     def init_server(self, folder: str = "", tables: Iterable[str] = (), *, seed: int = 0, disk_path: str = "",
                     **service):
         """Creates the tables of this server. ``service``: options of :class:`ParameterServer`."""
-        self._core.init_server(folder, list(tables),
+        self._core.init_server(folder, listed(tables, "tables"),
                                fill(_core.FleetTableOptions(), {"seed": seed, "disk_path": disk_path}),
                                fill(_core.ServerOptions(), _seconds(service)))
 
@@ -387,7 +387,7 @@ class Fleet(TrainsFromDatasets):
         self._core.init_worker(fill(_core.FleetWorkerOptions(), _seconds(options)))
 
     def step(self, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:
-        return self._core.step(dict(feeds), list(fetches))
+        return self._core.step(dict(feeds), listed(fetches, "fetches"))
 
     def __getitem__(self, name: str):
         """A parameter of this worker, as last received."""
@@ -436,7 +436,8 @@ class Fleet(TrainsFromDatasets):
 
     def save_inference_model(self, root: str | os.PathLike, folder: str, feeds: Iterable[str],
                              fetches: Iterable[str], *, replace: bool = False, mode: int = 0):
-        self._core.save_inference_model(self._folder(root, folder, replace, mode), list(feeds), list(fetches))
+        self._core.save_inference_model(self._folder(root, folder, replace, mode), listed(feeds, "feeds"),
+                                        listed(fetches, "fetches"))
 
     def load_model(self, root: str | os.PathLike, folder: str, *, mode: int = 0):
         self._core.load_model(self._folder(root, folder, False, mode))

@@ -6,7 +6,7 @@ import warnings as _warnings
 from typing import Iterable, NamedTuple
 
 from . import _core
-from ._options import fill
+from ._options import fill, listed
 from .program import Program
 
 
@@ -38,7 +38,8 @@ def append_backward(main: Program, loss: str, parameters: Iterable[str] = (),
     :param parameters: whose gradients are wanted; empty: of all
     :param no_grad: vars through which no gradient flows
     """
-    handle, grads, found = _core.append_backward(main._handle, loss, list(parameters), set(no_grad))
+    handle, grads, found = _core.append_backward(main._handle, loss, listed(parameters, "parameters"),
+                                                 set(listed(no_grad, "no_grad")))
     _warn(found)
     return Backward(Program._of(handle, main._name), grads)
 

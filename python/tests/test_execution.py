@@ -62,6 +62,8 @@ class ExecutorTest(unittest.TestCase):
             prepared.run({"x": feeds["x"]}, [loss])
         with self.assertRaisesRegex(TypeError, "expected numbers"):
             prepared.run({**feeds, "x": "text"}, [loss])
+        with self.assertRaisesRegex(TypeError, f"fetches: expected a list of names, found the string '{loss}'"):
+            prepared.run(feeds, loss)
         self.assertEqual(prepared.run(feeds, [loss])[loss].dtype, numpy.float32)
 
     def test_threads_run_without_the_gil(self):

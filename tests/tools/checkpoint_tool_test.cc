@@ -312,6 +312,17 @@ TEST_F(CheckpointTool, RunsGoOnExactly) {
   trained(" --epochs 4 --resume " + path("ck/step-12") + " --save-persistables " +
           path("last.npz"));
   succeed("diff " + path("whole.npz") + " " + path("last.npz"));
+  // What another run would save there is older than these, so it would be removed at once.
+  const CheckpointToolTestResult fresh = run_tool(train + save);
+  EXPECT_EQ(fresh.code, 3);
+  EXPECT_THAT(fresh.out, HasSubstr("--checkpoint-dir: expected no checkpoints before a run that "
+                                   "starts from the beginning, found one of step 15"));
+  std::string loud = train;
+  loud.erase(loud.find(" -q"), 3);
+  EXPECT_THAT(run_tool(loud + " --epochs 4 --resume " + path("ck/step-12") + save).out,
+              HasSubstr("has a checkpoint of step 15, from which a run would continue by itself"));
+  EXPECT_THAT(run_tool(loud + " --resume auto --checkpoint-dir " + path("none")).out,
+              HasSubstr("none has no complete checkpoint: the run starts from the beginning"));
   EXPECT_EQ(run_tool(train + " --resume " + path("none")).code, 3);
   EXPECT_EQ(run_tool(train + " --resume auto").code, 2);
   EXPECT_EQ(run_tool(train + " --save-every 2").code, 2);

@@ -217,6 +217,16 @@ TEST_F(ForeignValues, ServersRefuseValuesOfOtherDims) {
   }
 }
 
+TEST_F(ForeignValues, ParametersThatAFileLacksAreNamed) {
+  expect_good(transpile("job", "", 1));
+  write_values("some.npz", {{"ema", {20, 4}}, {"emb", {20, 4}}});
+  const ForeignEnded trained = train("job", {"--params", at("some.npz")});
+  expect_good(trained);
+  EXPECT_THAT(trained.output,
+              HasSubstr("some.npz has no values for these vars, which keep those of the startup "
+                        "program: w\n"));
+}
+
 TEST_F(ForeignValues, SettingsThatATableWouldIgnoreAreRefused) {
   struct Row {
     const char* settings;

@@ -121,6 +121,10 @@ StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOpt
   MILLRACE_ASSIGN_OR_RETURN(out.main, read_checked(tool, registry, options.program));
   MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config,
                             jobs::read_minimize_config(options.minimize));
+  if (!config.has_optimizers)
+    return InvalidArgument(
+               "'optimizer': expected a list with an optimizer for each loss, found none")
+        .in_file(options.minimize);
   MILLRACE_ASSIGN_OR_RETURN(out.startup, read_checked(tool, registry, options.startup));
   if (Status status = append_training(tool, options, registry, *out.main, *out.startup, config,
                                       out.scheduled_rate);
