@@ -16,6 +16,7 @@
 #include "ops/register_all.h"
 #include "ops/verify.h"
 #include "tools/common/log.h"
+#include "tools/common/numbers.h"
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
 #include "tools/inspect/costs.h"
@@ -60,7 +61,7 @@ void add_flags(Tool& tool, InspectFlags& flags) {
   app.add_option("--shapes", flags.shapes, "count unknown dims as N, for example a batch size")
       ->type_name("N")
       ->default_str("")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40U).description(""));
+      ->check(whole_number(int64_t{1}, int64_t{1} << 40U));
   app.add_option("--params", flags.params,
                  "show dtype, dims, LoD and values of the parameters in a file or folder")
       ->type_name("PATH");
@@ -68,7 +69,10 @@ void add_flags(Tool& tool, InspectFlags& flags) {
                "list the GPUs of this machine (no PROGRAM needed); exit 7 with the reason if none "
                "can be used");
   app.option_defaults()->group("Selection");
-  app.add_option("--block", flags.block, "this block only")->type_name("N");
+  app.add_option("--block", flags.block, "this block only")
+      ->type_name("N")
+      ->default_str("")
+      ->check(whole_number(0));
   app.add_option("--ops", flags.ops, "ops of these types only")
       ->type_name("TYPE,...")
       ->delimiter(',')
@@ -150,7 +154,7 @@ struct Shown {
   std::vector<std::string_view> reads;
 };
 
-StatusOr<Shown> shown_by(const InspectFlags& flags) {
+StatusOr<Shown> shown_by(const InspectFlags& flags, const std::string& form) {
   std::vector<Shown> wanted;
   if (flags.devices) wanted.push_back({"--devices", {}});
   if (!flags.params.empty()) wanted.push_back({"--params", {"--vars"}});
@@ -158,8 +162,9 @@ StatusOr<Shown> shown_by(const InspectFlags& flags) {
   if (flags.flops || flags.memory)
     wanted.push_back(
         {flags.flops ? "--flops" : "--memory", {"--shapes", "--block", "--ops", "--vars"}});
-  if (wanted.empty())
+  if (wanted.empty() && (form == "text" || form == "json"))
     return Shown{"", {"--shapes", "--block", "--ops", "--vars", "--no-attrs", "--no-callstack"}};
+  if (wanted.empty()) return Shown{"--format " + form, {"--shapes", "--block", "--ops", "--vars"}};
   if (wanted.size() > 1)
     return Status(StatusCode::kUsage,
                   fmt::format("expected only one of {} and {}", wanted[0].words, wanted[1].words));
@@ -169,8 +174,10 @@ StatusOr<Shown> shown_by(const InspectFlags& flags) {
 // Kinds of output exclude each other: a status of 0 must mean what each of them says. Other options
 // that are not read are warned about.
 Status check_flags(const Tool& tool, const InspectFlags& flags) {
-  MILLRACE_ASSIGN_OR_RETURN(const Shown shown, shown_by(flags));
-  if (!shown.words.empty() && flags.format != "text" && flags.format != "json")
+  MILLRACE_ASSIGN_OR_RETURN(const std::string form, tool.form_of(flags.format));
+  MILLRACE_ASSIGN_OR_RETURN(const Shown shown, shown_by(flags, form));
+  if (!shown.words.empty() && !shown.words.starts_with("--format") && form != "text" &&
+      form != "json")
     return {StatusCode::kUsage,
             fmt::format("--format {}: expected text or json with {}", flags.format, shown.words)};
   for (const char* const flag :
@@ -197,7 +204,7 @@ StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
   if (!selected.ok()) return std::move(selected).status().in_file(flags.program);
   const bool is_part = *selected;
   if (flags.flops || flags.memory) return show_costs(tool, *program, flags);
-  const std::string format = tool.common().json ? "json" : flags.format;
+  MILLRACE_ASSIGN_OR_RETURN(const std::string format, tool.form_of(flags.format));
   MILLRACE_RETURN_IF_ERROR(tool.write_output(render(*program, flags, is_part, format)));
   return kDone;
 }

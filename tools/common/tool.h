@@ -79,6 +79,10 @@ class Tool {
   /// True if the option was given with a value other than its default.
   [[nodiscard]] bool differs(const std::string& flag) const;
 
+  /// The form of the output: `format`, or "json" with --json. Errors: kUsage if --format names
+  /// another one.
+  [[nodiscard]] StatusOr<std::string> form_of(const std::string& format) const;
+
   /// Writes a result to -o, or to stdout without -o. Files are written to a temporary name and
   /// renamed; existing files are replaced only with --force.
   Status write_output(std::string_view bytes) { return write_file(common_.output, bytes); }
