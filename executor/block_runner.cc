@@ -142,7 +142,6 @@ Status BlockRunner::add_op(const Op& op) {
   llvm::SmallVector<uint16_t, 8> plain;
   llvm::SmallVector<uint16_t, 8> shared_layout;
   uint16_t position = 0;
-  const bool is_gradient = op.type().endswith("_grad");
   for (const Slot& slot : op.inputs()) {
     const bool required = is_required(*compiled.def, op.name_of(slot.name));
     const kernels::AcceptedKinds kinds = kernels::accepted_kinds(op.type(), op.name_of(slot.name));
@@ -151,7 +150,7 @@ Status BlockRunner::add_op(const Op& op) {
       if (required || is_listed_tensor(*compiled.def, op, slot, op.name_of(slot.args[k].name)))
         needed.push_back(position);
       if (kinds.rows || kinds.arrays || kinds.others) compiled.kinds.push_back({position, kinds});
-      if (!kinds.others && is_gradient && op.name_of(slot.name).endswith("@GRAD"))
+      if (!kinds.others && op.type().endswith("_grad") && op.name_of(slot.name).endswith("@GRAD"))
         incoming.push_back(position);
     }
   }

@@ -10,6 +10,8 @@
 #include "framework/base/json_writer.h"
 #include "framework/diff/diff.h"
 #include "framework/diff/report.h"
+#include "jobs/config/json_fields.h"
+#include "tools/common/numbers.h"
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
 #include "tools/verbs.h"
@@ -42,7 +44,9 @@ void add_flags(Tool& tool, DiffFlags& flags) {
   app.add_option("--format", flags.format, "text, json or html")
       ->type_name("FORMAT")
       ->check(CLI::IsMember({"text", "json", "html"}).description(""));
-  app.add_option("--limit", flags.limit, "number of differences shown; 0: all")->type_name("N");
+  app.add_option("--limit", flags.limit, "number of differences shown; 0: all")
+      ->type_name("N")
+      ->check(whole_number<int64_t>(0));
   app.option_defaults()->group("Comparison");
   app.add_option("--ignore", flags.ignore, "attributes to ignore, comma-separated")
       ->type_name("ATTR,...")
@@ -71,10 +75,9 @@ StatusOr<std::map<std::string, std::string>> read_renames(const std::string& pat
   std::map<std::string, std::string> names;
   if (path.empty()) return names;
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, int64_t{1} << 28U));
-  const nlohmann::json document = nlohmann::json::parse(text, nullptr, false);
-  if (!document.is_object())
-    return InvalidData("expected a JSON object of names, found {}", document.type_name())
-        .in_file(path);
+  StatusOr<nlohmann::json> parsed = jobs::parse_json_object(text);
+  if (!parsed.ok()) return std::move(parsed).status().in_file(path);
+  const nlohmann::json document = *std::move(parsed);
   for (const auto& [from, to] : document.items()) {
     if (!to.is_string())
       return InvalidData("the new name of '{}': expected a string, found {}", from, to.type_name())

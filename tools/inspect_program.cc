@@ -16,6 +16,7 @@
 #include "ops/register_all.h"
 #include "ops/verify.h"
 #include "tools/common/log.h"
+#include "tools/common/numbers.h"
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
 #include "tools/inspect/costs.h"
@@ -60,7 +61,7 @@ void add_flags(Tool& tool, InspectFlags& flags) {
   app.add_option("--shapes", flags.shapes, "count unknown dims as N, for example a batch size")
       ->type_name("N")
       ->default_str("")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40U).description(""));
+      ->check(whole_number(int64_t{1}, int64_t{1} << 40U));
   app.add_option("--params", flags.params,
                  "show dtype, dims, LoD and values of the parameters in a file or folder")
       ->type_name("PATH");
@@ -68,7 +69,10 @@ void add_flags(Tool& tool, InspectFlags& flags) {
                "list the GPUs of this machine (no PROGRAM needed); exit 7 with the reason if none "
                "can be used");
   app.option_defaults()->group("Selection");
-  app.add_option("--block", flags.block, "this block only")->type_name("N");
+  app.add_option("--block", flags.block, "this block only")
+      ->type_name("N")
+      ->default_str("")
+      ->check(whole_number(0));
   app.add_option("--ops", flags.ops, "ops of these types only")
       ->type_name("TYPE,...")
       ->delimiter(',')

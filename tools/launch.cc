@@ -20,5 +20,6 @@ int millrace::tools::launch(int argc, char** argv) {
              .unread = {"--threads", "--seed", "--max-model-bytes", "--max-tensor-bytes"}});
   LaunchFlags flags;
   add_launch_options(tool, flags);
+  flags.arguments.assign(argv + 1, argv + argc);
   return tool.run(argc, argv, [&] { return run_launch(tool, flags); });
 }

@@ -20,6 +20,7 @@
 #include "interchange/survey/report.h"
 #include "interchange/upgrade.h"
 #include "io/model_folder.h"
+#include "tools/common/numbers.h"
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
 #include "tools/verbs.h"
@@ -401,7 +402,7 @@ int millrace::tools::migrate(int argc, char** argv) {
             "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
             "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, for PaddlePaddle 3.3.",
             "pir: training and startup programs as well; without parameters, only PREFIX.json.",
-            "program: reads an ONNX file, or PREFIX.json and PREFIX.pdiparams of PaddlePaddle 3.3;",
+            "program: reads an ONNX file, or PREFIX.json and PREFIX.pdiparams of PaddlePaddle 3.3; "
             "-o DIR gets __model__ and __params__."},
        .unread = {"--seed"}});
   MigrateFlags flags;
@@ -420,6 +421,7 @@ int millrace::tools::migrate(int argc, char** argv) {
   tool.app()
       .add_option("--opset", flags.opset, "operator set of onnx, 17 to 21")
       ->type_name("N")
+      ->check(whole_number<int>())
       ->capture_default_str();
   tool.app()
       .add_option("--params-file", flags.params_file,

@@ -14,7 +14,8 @@ int millrace::tools::pserver(int argc, char** argv) {
              .exit_codes = {{0, "all trainers have completed"},
                             {4, "an op failed while running"},
                             {5, "a trainer was lost, or a deadline expired"},
-                            {143, "terminated by SIGTERM"}},
+                            {130, "interrupted (SIGINT)"},
+                            {143, "terminated (SIGTERM)"}},
              .notes = {},
              .unread = {"--output"}});
   jobs::Server::Files files;

@@ -13,6 +13,7 @@
 #include "jobs/data/feeder.h"
 #include "jobs/run/calibrate.h"
 #include "ops/registry.h"
+#include "tools/common/numbers.h"
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
 #include "tools/verbs.h"
@@ -159,7 +160,7 @@ void add_options(Tool& tool, QuantizeFlags& flags) {
       ->type_name("FILE");
   app.add_option("--steps", flags.feed.steps, "number of steps in --feed-steps")
       ->type_name("N")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number<int64_t>(1))
       ->capture_default_str();
   app.add_option("--method", flags.method,
                  "how the scale of an activation follows from its magnitudes: abs-max, percentile "
@@ -168,6 +169,7 @@ void add_options(Tool& tool, QuantizeFlags& flags) {
       ->capture_default_str();
   app.add_option("--percentile", flags.percentile, "share that the scale covers, in percent")
       ->type_name("P")
+      ->check(positive_number())
       ->capture_default_str();
   app.add_option("--types", flags.types,
                  "op types to quantise; default: conv2d, depthwise_conv2d, mul, matmul, matmul_v2")
@@ -189,7 +191,7 @@ int millrace::tools::quantize_program(int argc, char** argv) {
                     "quantize-program --model-dir MODEL --feed x=x.npy --method entropy -o Q",
                     "run-program --model-dir Q --feed x=x.npy --output out.npz"},
        .exit_codes = {{0, "done"}, {4, "an op failed"}},
-       .notes = {"Writes __model__ and __params__: the program with fake_quantize ops, which the",
+       .notes = {"Writes __model__ and __params__: the program with fake_quantize ops, which the "
                  "original reads too. run-program multiplies such operands as 8-bit integers.",
                  "Prints how far the results for the examples are from those of the given model."},
        .unread = {"--seed"}});

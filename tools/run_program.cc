@@ -46,6 +46,7 @@ int millrace::tools::run_program(int argc, char** argv) {
                           "      --feed-steps feeds.npz --check-gradients",
                           "run-program --batch cases.jsonl"},
              .exit_codes = {{0, "done"},
+                            {1, "--check-against or --check-gradients found a difference"},
                             {4, "an op failed while running"},
                             {5, "another process was lost, or did not connect in time"},
                             {130, "interrupted (SIGINT) after a step"},

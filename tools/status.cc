@@ -2,6 +2,7 @@
 
 #include "jobs/ps/connection.h"
 #include "ps/transport/wire.h"
+#include "tools/common/numbers.h"
 #include "tools/common/tool.h"
 #include "tools/ps/etcd.h"
 #include "tools/ps/job_key.h"
@@ -37,7 +38,7 @@ void add_flags(Tool& tool, StatusFlags& flags) {
       ->type_name("LIST");
   app.add_option("--job", flags.job, "with --etcd: name of the job")->type_name("NAME");
   app.add_option("--timeout-ms", flags.timeout_ms, "how long to wait for responses")
-      ->check(CLI::Range(1, 600000).description(""))
+      ->check(whole_number(1, 600000))
       ->type_name("N");
   add_job_key_flag(app, flags.job_key);
   app.option_defaults()->group("Mutual TLS");

@@ -341,8 +341,14 @@ Status TrainerJob::load_folder(const std::string& folder) {
   }
   for (const transpiler::DistributedVar& var : slices_->overview.vars())
     if (var.vtype != "Param") kept.insert(var.origin.name);
+  return load_but(folder, [&](const std::string& name) { return kept.contains(name); });
+}
+
+Status TrainerJob::load_but(const std::string& folder,
+                            llvm::function_ref<bool(const std::string& name)> leaves_out) {
   std::vector<io::ParamSpec> specs = io::persistables_of(*program_);
-  std::erase_if(specs, [&](const io::ParamSpec& spec) { return kept.contains(spec.name); });
+  std::erase_if(specs, [&](const io::ParamSpec& spec) { return leaves_out(spec.name); });
+  if (specs.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(io::ParamValues values,
                             io::load_separate(folder, specs, {.threads = settings_.threads}));
   for (auto& [name, value] : values) scope_.local(name) = std::move(value);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <llvm/ADT/STLFunctionalExtras.h>
+
 #include "executor/executor.h"
 #include "fleet/runtime/local_state.h"
 #include "fleet/saving/fleet_saver.h"
@@ -62,6 +64,9 @@ class TrainerJob final : public Trainer {
   /// Runs the startup program, and fetches sparse tables that it only declares.
   Status run_startup();
   Status load_folder(const std::string& folder);
+  /// Loads the persistable vars of the program from their files, but for those that are left out.
+  Status load_but(const std::string& folder,
+                  llvm::function_ref<bool(const std::string& name)> leaves_out);
   Status load_params(const std::string& path);
   ps::SavingTrainer saving_trainer();
   /// Prepares the additional programs of a federated trainer, which are next to its main program.

@@ -52,15 +52,9 @@ Status TrainerJob::send_model(llvm::ArrayRef<const Program*> servers, const std:
 // What only trainers hold.
 Status TrainerJob::load_own(const std::string& folder) {
   const std::vector<std::string>& remote = local_->remote();
-  std::vector<io::ParamSpec> specs = io::persistables_of(*program_);
-  std::erase_if(specs, [&](const io::ParamSpec& spec) {
-    return std::ranges::find(remote, spec.name) != remote.end() || on_servers_.contains(spec.name);
+  return load_but(folder, [&](const std::string& name) {
+    return std::ranges::find(remote, name) != remote.end() || on_servers_.contains(name);
   });
-  if (specs.empty()) return Ok();
-  MILLRACE_ASSIGN_OR_RETURN(io::ParamValues values,
-                            io::load_separate(folder, specs, {.threads = settings_.threads}));
-  for (auto& [name, value] : values) scope_.local(name) = std::move(value);
-  return Ok();
 }
 
 // Parameters as the servers have them now.

@@ -1,6 +1,8 @@
 #include "ops/minimize/schedule.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 
 #include "framework/base/errors.h"
@@ -109,6 +111,8 @@ struct AddDecay {
           "piecewise schedule: expected one more value than boundaries, found {} and {}",
           d.values.size(), d.boundaries.size());
     }
+    if (!std::ranges::is_sorted(d.boundaries, std::less_equal<>()))
+      return InvalidArgument("piecewise schedule: expected boundaries that increase");
     MILLRACE_ASSIGN_OR_RETURN(const std::string step, step_number(builder));
     const std::string out = "learning_rate";
     MILLRACE_RETURN_IF_ERROR(declare_rate(builder, out));
@@ -238,6 +242,9 @@ StatusOr<std::string> add_schedule(Builder& builder, const LinearWarmup& warmup)
 }
 
 StatusOr<std::string> add_constant_rate(Builder& builder, double rate, DType dtype) {
+  if (!std::isfinite(static_cast<float>(rate)))  // the attribute that initializes it is a float32
+    return InvalidArgument("learning_rate: expected a number that float32 can hold, found {}",
+                           rate);
   const std::string name = builder.names().next("learning_rate");
   MILLRACE_RETURN_IF_ERROR(builder.persistent_var(name, dtype, {}, rate));
   Builder::stop_gradient(builder.main().root(), name);

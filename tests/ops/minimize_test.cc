@@ -59,6 +59,12 @@ TEST_F(MinimizeTest, ReturnsTheUpdatesTheGradientsAndTheRate) {
   EXPECT_EQ(result->optimize_ops[0]->type(), "sgd");
 }
 
+TEST_F(MinimizeTest, RatesBeyondFloat32AreErrors) {
+  Builder builder(*registry_, *main_, *startup_);
+  EXPECT_THAT(minimize(builder, "loss", {.learning_rate = 1e39}).status().message(),
+              HasSubstr("learning_rate: expected a number that float32 can hold, found 1e+39"));
+}
+
 TEST_F(MinimizeTest, CountsAScaledRateAndPowersAmongTheUpdates) {
   Builder builder(*registry_, *main_, *startup_);
   MinimizeOptions options;
@@ -209,6 +215,9 @@ TEST_F(MinimizeTest, RefusesSchedulesThatMakeNoSense) {
                   .status()
                   .message(),
               HasSubstr("expected one more value than boundaries, found 1 and 1"));
+  const PiecewiseDecay turned{.boundaries = {3, 2}, .values = {1, 2, 3}};
+  EXPECT_THAT(add_schedule(builder, Decay(turned)).status().message(),
+              HasSubstr("expected boundaries that increase"));
 }
 
 // The ops and names of the original: squares in half precision, their sum and the factor in single

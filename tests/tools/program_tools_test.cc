@@ -1,16 +1,13 @@
 // inspect-program and diff-program as processes: streams, exit codes and files.
 
+#include "tests/tools/program_tools.h"
+
 #include <algorithm>
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
-#include <unistd.h>
 
 namespace millrace::tools {
 namespace {
@@ -22,43 +19,6 @@ using ::testing::StartsWith;
 
 constexpr const char* kTrainer = "tests/data/programs/dist_table_trainer.pb";
 constexpr const char* kProgramToolsServer = "tests/data/programs/dist_table_pserver.pb";
-
-struct ProgramToolsTestResult {
-  int code;
-  std::string out;  ///< stdout and stderr
-};
-
-class ProgramTools : public ::testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() /
-              ("millrace_program_tools_" + std::to_string(::getpid()));
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name)) << text;
-    return path(name);
-  }
-
-  static ProgramToolsTestResult run(const std::string& arguments) {
-    const char* const folder = std::getenv("MILLRACE_BIN_DIR");
-    EXPECT_NE(folder, nullptr);
-    const std::string command = std::string(folder == nullptr ? "." : folder) + "/" + arguments;
-    std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
-    ProgramToolsTestResult result{-1, ""};
-    std::array<char, 4096> buffer{};
-    for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-      result.out.append(buffer.data(), got);
-    const int status = ::pclose(pipe);
-    result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return result;
-  }
-
-  std::filesystem::path folder_;
-};
 
 TEST_F(ProgramTools, TextReadsBack) {
   const ProgramToolsTestResult text = run(std::string("inspect-program ") + kTrainer);
@@ -253,6 +213,11 @@ TEST_F(ProgramTools, KindsOfOutputExcludeEachOther) {
   const ProgramToolsTestResult drawn = run(inspect + "--flops --format csv");
   EXPECT_EQ(drawn.code, 2);
   EXPECT_THAT(drawn.out, HasSubstr("--format csv: expected text or json with --flops"));
+  const ProgramToolsTestResult forms = run(inspect + "--json --format html");
+  EXPECT_EQ(forms.code, 2);
+  EXPECT_THAT(forms.out, HasSubstr("--json and --format html: expected only one of them"));
+  EXPECT_THAT(run(inspect + "--format csv --no-attrs").out,
+              HasSubstr("--no-attrs has no effect: --format csv does not read it"));
   const ProgramToolsTestResult part = run(inspect + "--verify --block 0");
   EXPECT_EQ(part.code, 0);
   EXPECT_THAT(part.out, HasSubstr("--block has no effect: --verify does not read it"));

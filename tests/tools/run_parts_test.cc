@@ -1,9 +1,14 @@
 // The progress line of runs, and options that exclude each other.
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tools/common/flag_names.h"
+#include "tools/launch/launch.h"
 #include "tools/run/options.h"
 #include "tools/run/progress.h"
 
@@ -69,6 +74,25 @@ TEST(FeedOptions, DivideNeedsTheNumberOfTrainers) {
   EXPECT_EQ(feed.trainers, 3);
   fill_in_rank(options, 1, "");
   EXPECT_THAT(divide_examples(tool, options, 1, 3, feed).message(), HasSubstr("found {rank}"));
+}
+
+// launch would take options of the command as its own, or reject them.
+TEST(Launch, ACommandWithOptionsNeedsTwoDashes) {
+  const auto refused = [](const std::vector<const char*>& argv) {
+    Tool tool({.name = "launch", .purpose = {}, .examples = {}, .exit_codes = {}, .notes = {}});
+    LaunchFlags flags;
+    add_launch_options(tool, flags);
+    flags.arguments.assign(argv.begin() + 1, argv.end());
+    testing::internal::CaptureStderr();
+    const int code = tool.run(static_cast<int>(argv.size()), argv.data(),
+                              [&] { return run_launch(tool, flags); });
+    return std::pair(code, testing::internal::GetCapturedStderr());
+  };
+  const auto [code, text] = refused({"launch", "--nproc_per_node", "1", "no-such-program", "-v"});
+  EXPECT_EQ(code, 2);
+  EXPECT_THAT(text, HasSubstr("expected -- before the command 'no-such-program': after it, launch "
+                              "would take -v as an option of its own"));
+  EXPECT_EQ(refused({"launch", "--nproc_per_node", "1"}).first, 2);
 }
 
 }  // namespace

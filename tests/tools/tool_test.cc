@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "tools/common/numbers.h"
 #include "tools/common/switch.h"
 
 namespace millrace::tools {
@@ -52,6 +54,8 @@ class ToolTest : public ::testing::Test {
     tool.app().add_option("--pservers", pservers_, "end points")->group("Cluster");
     half_async_ = false;
     sync_mode_ = true;
+    tool.app().add_option("--count", count_, "how many")->check(whole_number(-5, 100));
+    tool.app().add_option("--ratio", ratio_, "how much")->check(real_number(0, 1));
     add_switch(tool.app(), "--half-async", half_async_, "a barrier each step");
     add_switch(tool.app(), "--sync-mode", sync_mode_, "on by default");
     tool.rare(tool.app().add_flag("--wait-port,!--no-wait-port", wait_port_, "wait for servers"));
@@ -77,6 +81,8 @@ class ToolTest : public ::testing::Test {
   std::string input_;
   int trainers_ = 1;
   std::string pservers_;
+  int count_ = 0;
+  double ratio_ = 0;
   bool wait_port_ = false;
   bool half_async_ = false;
   bool sync_mode_ = true;
@@ -215,8 +221,73 @@ TEST_F(ToolTest, BadConfigurationIsBadInput) {
   EXPECT_EQ(value.code, 3);
   EXPECT_THAT(value.err, HasSubstr("--trainers"));
   EXPECT_THAT(run({"--config", file("n.json", "{")}).err,
-              HasSubstr("configuration is not valid JSON"));
+              HasSubstr("configuration: not valid JSON at line 1, column 2: it ends too early"));
+  EXPECT_THAT(run({"--config", file("t.json", "{\"trainers\": 7,\n}")}).err,
+              HasSubstr("configuration: not valid JSON at line 2, column 1"));
   EXPECT_EQ(run({"--config", folder_ / "absent.json"}).code, 3);
+}
+
+// Of two settings one would be lost.
+TEST_F(ToolTest, AConfigurationHasEachFieldOnce) {
+  const auto fault = [&](const std::string& text) {
+    const ToolTestResult result = run({"--config", file("c.json", text)});
+    EXPECT_EQ(result.code, 3) << text;
+    return result.err;
+  };
+  EXPECT_THAT(fault(R"({"trainers": 7, "trainers": 8})"),
+              HasSubstr("expected one member \"trainers\" in an object, found two"));
+  EXPECT_THAT(fault(R"({"wait_port": true, "wait-port": false})"),
+              HasSubstr("configuration: 'wait-port' is given twice"));
+  EXPECT_THAT(fault(R"({"config": "d.json"})"),
+              HasSubstr("configuration: 'config' works only on the command line"));
+  for (const char* const value : {"[]", "{}", "\"\"", "2", "1.5", "[true, false]"}) {
+    EXPECT_THAT(fault(fmt::format(R"({{"half_async": {}}})", value)), HasSubstr("true or false"))
+        << value;
+  }
+  EXPECT_THAT(fault(R"({"count": []})"), HasSubstr("expected a whole number from -5 to 100"));
+  EXPECT_EQ(run({"--config", file("s.json", R"({"half_async": "no", "sync_mode": 0})")}).code, 0);
+  EXPECT_FALSE(half_async_);
+  EXPECT_FALSE(sync_mode_);
+}
+
+TEST_F(ToolTest, NumbersAreWhole) {
+  for (const auto& [text, number] : {std::pair("7", 7), std::pair("-5", -5), std::pair("+3", 3),
+                                     std::pair("0", 0), std::pair("0x10", 16)}) {
+    EXPECT_EQ(run({std::string("--count=") + text}).code, 0) << text;
+    EXPECT_EQ(count_, number) << text;
+  }
+  for (const char* const text :
+       {"", "-6", "101", "010", "1.5", "1e1", "7 ", "0x", "x", "18446744073709551617"}) {
+    const ToolTestResult result = run({"--count", text});
+    EXPECT_EQ(result.code, 2) << text;
+    EXPECT_THAT(result.err, HasSubstr(std::string("--count: expected a whole number from -5 to "
+                                                  "100, found '") +
+                                      text + "'"));
+  }
+  EXPECT_EQ(run({"--seed", "18446744073709551615"}).code, 0);
+  EXPECT_EQ(run({"--seed", "18446744073709551616"}).code, 2);
+  EXPECT_EQ(run({"--seed", "-1"}).code, 2);
+}
+
+// No comparison with NaN is true, so a tolerance of NaN would accept anything.
+TEST_F(ToolTest, NumbersAreFinite) {
+  EXPECT_EQ(run({"--ratio", "5e-1"}).code, 0);
+  EXPECT_EQ(ratio_, 0.5);
+  for (const char* const text : {"nan", "inf", "-0.1", "1.1", "", "half"}) {
+    const ToolTestResult result = run({"--ratio", text});
+    EXPECT_EQ(result.code, 2) << text;
+    EXPECT_THAT(result.err, HasSubstr("--ratio: expected a number from 0 to 1"));
+  }
+}
+
+// They are those of the command that launch starts.
+TEST_F(ToolTest, WhatFollowsTwoDashesIsNoOption) {
+  for (const char* const text : {"--log_format=x", "--max_model_bytes", "--help", "--version"}) {
+    const ToolTestResult result = run({"--", text});
+    EXPECT_EQ(result.out, "result\n") << text;
+    EXPECT_EQ(input_, text);
+  }
+  EXPECT_EQ(run({"--log_format=json"}).code, 0);
 }
 
 TEST_F(ToolTest, PrintConfigSaysWhereValuesComeFrom) {

@@ -178,11 +178,15 @@ TEST_F(CollectiveTest, BadArgumentsAreRefused) {
   config_.fuse_allreduce = 1;
   arguments_.current_endpoint = "h9:1";
   EXPECT_EQ(refusal(), "current_endpoint \"h9:1\" is not one of the 4 trainers");
+  arguments_.current_endpoint = "h1:2";
+  EXPECT_EQ(refusal(), "current_endpoint \"h1:2\" is that of trainer 1, but trainer_id is 0");
   arguments_.trainers = "h1:1";
   EXPECT_EQ(refusal(),
             "collective_mode grad_allreduce needs at least 2 endpoints in 'trainers', found 1");
   arguments_.trainers = "h1:1,,h2:1";
   EXPECT_EQ(refusal(), "trainers has '' (expected host:port with a port up to 65535)");
+  arguments_.trainers = "h1:1;h1:2";  // not one trainer at port 2
+  EXPECT_EQ(refusal(), "trainers has 'h1:1;h1:2' (expected host:port with a port up to 65535)");
   arguments_.trainers = "h1:1,h1:1";
   EXPECT_EQ(refusal(), "trainers names 'h1:1' twice");
   arguments_.trainers = "h1:1,h2:1";

@@ -12,6 +12,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "io/checkpoint/stoppable_calls.h"
+#include "tools/common/numbers.h"
 
 namespace millrace::tools {
 namespace {
@@ -86,7 +87,8 @@ void add_source_options(CLI::App& app, CheckpointFlags& flags) {
   app.add_option("--step", flags.source.step,
                  "step to use from a folder of checkpoints; default: the newest complete one")
       ->type_name("N")
-      ->default_str("");
+      ->default_str("")
+      ->check(whole_number<int64_t>(0));
   app.add_flag("--last-good", flags.source.last_good,
                "use the newest checkpoint that verifies, and log which one");
   app.add_option("--from", flags.from, "form of the input")
@@ -113,7 +115,8 @@ void add_source_options(CLI::App& app, CheckpointFlags& flags) {
   app.add_option("--unique-id", flags.source.unique_id,
                  "unique id of the save to read from a checkpoint of the original")
       ->type_name("N")
-      ->default_str("");
+      ->default_str("")
+      ->check(whole_number<int64_t>(0));
 }
 
 void add_output_options(CLI::App& app, CheckpointFlags& flags) {
@@ -134,7 +137,7 @@ void add_output_options(CLI::App& app, CheckpointFlags& flags) {
   app.add_option("--ranks", flags.ranks, "reshard: number of ranks, instead of --pservers")
       ->type_name("N")
       ->default_str("")
-      ->check(CLI::Range(0, 65536).description(""));
+      ->check(whole_number(0, 65536));
   app.add_option(
          "--to-slices", flags.to_slices,
          "reshard: slices.json of the job that will load the new snapshots, or the folder of a "
@@ -142,7 +145,7 @@ void add_output_options(CLI::App& app, CheckpointFlags& flags) {
       ->type_name("FILE");
   app.add_option("--axis", flags.axis, "reshard: axis along which tensors are split")
       ->type_name("N")
-      ->check(CLI::Range(0, 15).description(""));
+      ->check(whole_number(0, 15));
   app.add_flag("--cut-whole", flags.split_whole,
                "reshard: also split tensors that were stored whole");
   app.add_option("--rows", flags.rows,
@@ -152,7 +155,7 @@ void add_output_options(CLI::App& app, CheckpointFlags& flags) {
   app.add_option("--max-memory", flags.max_memory,
                  "reshard: bytes of tensor data held in memory at a time")
       ->type_name("BYTES")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 50U).description(""));
+      ->check(whole_number(int64_t{1}, int64_t{1} << 50U));
   app.add_flag("!--no-sync", flags.sync, "do not wait until the data is on disk");
   app.add_flag("--dry-run", flags.dry_run, "only report what would be written (gc: removed)");
 }
@@ -171,12 +174,13 @@ void add_checkpoint_options(Tool& tool, CheckpointFlags& flags) {
   app.option_defaults()->group("diff and gc");
   app.add_option("--rtol", flags.rtol, "diff: relative tolerance")
       ->type_name("X")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(real_number(0));
   app.add_option("--atol", flags.atol, "diff: absolute tolerance")
       ->type_name("X")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(real_number(0));
   app.add_option("--keep", flags.keep, "gc: number of complete checkpoints to keep")
-      ->type_name("N");
+      ->type_name("N")
+      ->check(whole_number(1));
   app.add_flag("--all-incomplete", flags.all_incomplete,
                "gc: also remove incomplete checkpoints newer than the newest complete one; only "
                "while no job writes there");

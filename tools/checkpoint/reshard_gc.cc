@@ -87,7 +87,6 @@ StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
 }
 
 StatusOr<int> checkpoint_gc(Tool& tool, const CheckpointFlags& flags) {
-  if (flags.keep < 1) return Status(StatusCode::kUsage, "--keep: expected at least 1");
   io::Garbage garbage;
   // A folder of snapshots has one folder of checkpoints per server.
   std::vector<std::string> roots = jobs::server_folders(flags.paths[0]);

@@ -8,6 +8,9 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "io/check_json.h"
+#include "tools/common/help.h"
+#include "tools/common/switch.h"
 
 namespace millrace::tools {
 namespace {
@@ -30,6 +33,18 @@ std::vector<std::string> inputs_of(const OrderedJson& value, const CLI::Option& 
   return {joined};
 }
 
+Status unknown_field(const std::string& key, const std::string& name, const CLI::App& app) {
+  if (app.get_option_no_throw("--" + name) != nullptr)
+    return InvalidArgument("configuration: '{}' works only on the command line", key);
+  const std::vector<std::string> names = long_names(app);
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  std::string nearest = nearest_name(name, views);
+  std::replace(nearest.begin(), nearest.end(), '-', '_');
+  Status status = InvalidArgument("configuration: unknown field '{}'", key);
+  if (nearest.empty()) return status;
+  return std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));
+}
+
 [[noreturn]] void fail(Status status) {
   throw ConfigFailure{std::move(status)};
 }
@@ -50,8 +65,9 @@ std::string JsonConfig::to_config(const CLI::App* /*app*/, bool /*default_also*/
 
 std::vector<CLI::ConfigItem> JsonConfig::from_config(std::istream& input) const {
   const std::string text((std::istreambuf_iterator<char>(input)), std::istreambuf_iterator<char>());
+  if (const Status valid = io::check_json(text, io::JsonComments::kAllow); !valid.ok())
+    fail(InvalidArgument("configuration: {}", valid.message()));
   const OrderedJson document = OrderedJson::parse(text, nullptr, false, true);
-  if (document.is_discarded()) fail(InvalidArgument("configuration is not valid JSON"));
   if (!document.is_object())
     fail(InvalidArgument("configuration: expected a JSON object, found {}", document.type_name()));
   std::vector<CLI::ConfigItem> found;
@@ -59,18 +75,15 @@ std::vector<CLI::ConfigItem> JsonConfig::from_config(std::istream& input) const 
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', '-');
     const CLI::Option* const option = app_.get_option_no_throw("--" + name);
-    if (option == nullptr || !option->get_configurable()) {
-      const std::vector<std::string> names = long_names(app_);
-      const std::vector<std::string_view> views(names.begin(), names.end());
-      std::string nearest = nearest_name(name, views);
-      std::replace(nearest.begin(), nearest.end(), '-', '_');
-      Status status = InvalidArgument("configuration: unknown field '{}'", key);
-      if (!nearest.empty())
-        status = std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));
-      fail(std::move(status));
-    }
-    keys_.insert(name);
+    if (option == nullptr || !option->get_configurable()) fail(unknown_field(key, name, app_));
+    if (!keys_.insert(option->get_lnames().front()).second)
+      fail(InvalidArgument("configuration: '{}' is given twice", key));
     if (value.is_null()) continue;
+    const bool empty = value.empty() || (value.is_string() && value == "");
+    if ((is_switch(*option) || is_flag(*option)) && (empty || value.is_object())) {
+      fail(InvalidArgument("configuration: '{}': expected true or false, found {}", key,
+                           value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)));
+    }
     CLI::ConfigItem item;
     item.name = name;
     item.inputs = inputs_of(value, *option);

@@ -1,11 +1,23 @@
 #include "tools/common/switch.h"
 
 namespace millrace::tools {
+namespace {
+
+constexpr const char* kSwitchType = "[BOOLEAN]";
+
+}  // namespace
+
+bool is_switch(const CLI::Option& option) {
+  return option.get_type_name() == kSwitchType;
+}
 
 CLI::Option* add_switch(CLI::App& app, const std::string& name, bool& value,
                         const std::string& doc) {
+  // Not CLI11's conversion, which reads 2 as true, -3 as false, and {} as the default.
   const auto set = [&value](const CLI::results_t& results) {
-    return CLI::detail::lexical_cast(results.at(0), value);
+    const std::string word = CLI::detail::to_lower(results.at(0));
+    value = word == "true" || word == "on" || word == "yes" || word == "1";
+    return value || word == "false" || word == "off" || word == "no" || word == "0";
   };
   return app
       .add_option(name, set, doc)
@@ -13,7 +25,7 @@ CLI::Option* add_switch(CLI::App& app, const std::string& name, bool& value,
       // expect none; otherwise it passes the default.
       ->expected(0)
       ->expected(0, 1)
-      ->type_name("[BOOLEAN]")
+      ->type_name(kSwitchType)
       ->default_str(value ? "true" : "false");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -15,7 +16,9 @@
 #include "tools/common/flag_names.h"
 #include "tools/common/help.h"
 #include "tools/common/json_config.h"
+#include "tools/common/numbers.h"
 #include "tools/common/pages.h"
+#include "tools/common/switch.h"
 #include "tools/common/time_limit.h"
 
 namespace millrace::tools {
@@ -82,19 +85,21 @@ void Tool::add_common_options() {
   app_.config_formatter(std::make_shared<JsonConfig>(app_, config_keys_));
   app_.add_option("--threads", common_.threads, "worker threads; 0: one per core")
       ->type_name("N")
-      ->check(CLI::Range(0, 4096).description(""));
-  rare(app_.add_option("--seed", common_.seed, "seed of all random numbers")->type_name("N"));
+      ->check(whole_number(0, 4096));
+  rare(app_.add_option("--seed", common_.seed, "seed of all random numbers")
+           ->type_name("N")
+           ->check(whole_number<uint64_t>()));
   rare(app_.add_option("--max-model-bytes", common_.max_model_bytes,
                        "refuse program files above this size")
            ->type_name("N")
-           ->check(CLI::NonNegativeNumber.description("")));
+           ->check(whole_number<int64_t>(0)));
   rare(app_.add_option("--max-tensor-bytes", common_.max_tensor_bytes,
                        "refuse larger tensors; 0: three quarters of the memory")
            ->type_name("N")
-           ->check(CLI::NonNegativeNumber.description("")));
+           ->check(whole_number<int64_t>(0)));
   rare(app_.add_option("--timeout", common_.timeout, "end with an error after this time; 0: never")
            ->type_name("SECONDS")
-           ->check(CLI::Range(0.0, 1e9).description("")));
+           ->check(real_number(0.0, 1e9)));
   rare(app_.add_option("--log-format", common_.log_format, "text or json")
            ->type_name("FORMAT")
            ->check(CLI::IsMember({"text", "json"}).description("")));
@@ -139,7 +144,8 @@ bool Tool::on_command_line(const CLI::Option& option) const {
   const auto is = [](const std::string& argument, const std::string& name) {
     return argument == name || argument.rfind(name + "=", 0) == 0;
   };
-  return std::any_of(arguments_.begin(), arguments_.end(), [&](const std::string& argument) {
+  const auto end = std::find(arguments_.begin(), arguments_.end(), "--");  // then come no options
+  return std::any_of(arguments_.begin(), end, [&](const std::string& argument) {
     for (const std::string& name : option.get_lnames())
       if (is(argument, "--" + name)) return true;
     for (const std::string& name : option.get_snames())
@@ -206,6 +212,18 @@ Status Tool::parse_error(const CLI::ParseError& error) {
       if (!nearest.empty()) hint = fmt::format("did you mean '--{}'?", nearest);
     }
   }
+  // "Could not convert: --sync-mode = 2"
+  constexpr std::string_view kConversion = "Could not convert: ";
+  if (const size_t equals = message.find(" = ");
+      message.starts_with(kConversion) && equals != std::string::npos) {
+    const std::string flag = message.substr(kConversion.size(), equals - kConversion.size());
+    const CLI::Option* const option = app_.get_option_no_throw(flag);
+    if (option != nullptr) {
+      message = fmt::format("{}: expected {}, found '{}'", flag,
+                            is_switch(*option) ? "true or false" : option->get_type_name(),
+                            message.substr(equals + 3));
+    }
+  }
   // An invalid value in the configuration file is bad input, not wrong usage.
   for (const std::string& name : names) {
     const CLI::Option* const option = app_.get_option_no_throw("--" + name);
@@ -218,7 +236,12 @@ Status Tool::parse_error(const CLI::ParseError& error) {
 }
 
 Status Tool::parse(int argc, const char* const* argv) {
-  for (int i = 1; i < argc; ++i) arguments_.push_back(with_dashes(app_, argv[i]));
+  // After "--" the arguments belong to the command that launch starts.
+  bool ours = true;
+  for (int i = 1; i < argc; ++i) {
+    ours = ours && std::string_view(argv[i]) != "--";
+    arguments_.push_back(ours ? with_dashes(app_, argv[i]) : argv[i]);
+  }
   // --json and -q also apply to errors in the command line.
   common_.json = on_command_line(*app_.get_option("--json"));
   // These work without the required options.
@@ -237,8 +260,8 @@ Status Tool::parse(int argc, const char* const* argv) {
     app_.parse(reversed);
   } catch (const ConfigFailure& failure) {
     return Status(failure.status).in_file(app_.get_config_ptr()->as<std::string>());
-  } catch (const CLI::FileError& error) {
-    return NotFound("{}", error.what()).in_file(app_.get_config_ptr()->as<std::string>());
+  } catch (const CLI::FileError&) {
+    return NotFound("cannot open").in_file(app_.get_config_ptr()->as<std::string>());
   } catch (const CLI::ParseError& error) {
     return parse_error(error);
   }
@@ -281,6 +304,8 @@ StatusOr<int> Tool::run_body(int argc, const char* const* argv,
     return kDone;
   } catch (const std::bad_alloc&) {
     return Status(StatusCode::kResource, "out of memory");
+  } catch (const std::filesystem::filesystem_error& error) {
+    return IoError("cannot access: {}", error.code().message()).in_file(error.path1().string());
   } catch (const std::system_error& error) {
     // a thread that cannot be started
     if (error.code() == std::errc::resource_unavailable_try_again)

@@ -1,5 +1,6 @@
 #include "tools/launch/launch.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "fleet/launch/plan.h"
 #include "fleet/launch/supervisor.h"
 #include "io/job_key.h"
+#include "tools/common/numbers.h"
 #include "tools/common/switch.h"
 
 namespace millrace::tools {
@@ -55,6 +57,21 @@ void log_lines(const Tool& tool, const std::string& text) {
   for (const llvm::StringRef line : lines) tool.log(LogLevel::kError, std::string_view(line));
 }
 
+// Options of a command without "--" before it would count as options of launch.
+Status check_command(const LaunchFlags& flags) {
+  if (flags.command.empty())
+    return {StatusCode::kUsage, "no command to start; expected it after --"};
+  auto at = std::ranges::find(flags.arguments, flags.command.front());
+  if (std::find(flags.arguments.begin(), at, "--") != at) return Ok();
+  at = std::find_if(at, flags.arguments.end(),
+                    [](const std::string& argument) { return argument.starts_with('-'); });
+  if (at == flags.arguments.end() || *at == "--") return Ok();
+  return {StatusCode::kUsage,
+          fmt::format("expected -- before the command '{}': after it, launch would take {} as an "
+                      "option of its own",
+                      flags.command.front(), *at)};
+}
+
 // Makes the key of the job, and tells the children its file.
 Status share_key(const LaunchFlags& flags, std::vector<ChildPlan>& children) {
   const std::string path = std::filesystem::absolute(flags.job_key).string();
@@ -74,18 +91,18 @@ void add_launch_options(Tool& tool, LaunchFlags& flags) {
   app.option_defaults()->group("Job");
   app.add_option("--nproc_per_node,--nproc-per-node", flags.nproc_per_node,
                  "ranks of a collective job")
-      ->check(CLI::Range(1, 1024).description(""))
+      ->check(whole_number(1, 1024))
       ->type_name("K");
   app.add_option("--server_num,--server-num", flags.server_num, "number of parameter servers")
-      ->check(CLI::Range(0, 1024).description(""))
+      ->check(whole_number(0, 1024))
       ->type_name("N");
   app.add_option("--trainer_num,--trainer-num", flags.trainer_num,
                  "number of trainers, with --server_num")
-      ->check(CLI::Range(0, 1024).description(""))
+      ->check(whole_number(0, 1024))
       ->type_name("M");
   app.add_option("--heter_worker_num,--heter-worker-num", flags.heter_worker_num,
                  "number of heter workers, with --server_num")
-      ->check(CLI::Range(0, 1024).description(""))
+      ->check(whole_number(0, 1024))
       ->type_name("H");
   app.add_option("--servers", flags.servers, "endpoints of the servers; default: free ports")
       ->type_name("HOST:PORT,...");
@@ -97,7 +114,7 @@ void add_launch_options(Tool& tool, LaunchFlags& flags) {
   app.add_option("--host", flags.host, "address of generated endpoints")->type_name("HOST");
   app.add_option("--start_port,--start-port", flags.start_port,
                  "first port of generated endpoints; 0: free ports")
-      ->check(CLI::Range(0, 65535).description(""));
+      ->check(whole_number(0, 65535));
   app.add_option("--job_id,--job-id", flags.job_id,
                  "name of the job; connections from processes of other jobs are refused")
       ->type_name("NAME");
@@ -112,7 +129,7 @@ void add_launch_options(Tool& tool, LaunchFlags& flags) {
          "port of the metrics page of the first process; the other processes use the next "
          "ports (servers, heter workers, trainers). Replaces {metrics} in the command; without it, "
          "--metrics is appended")
-      ->check(CLI::Range(1, 65535).description(""))
+      ->check(whole_number(1, 65535))
       ->default_str("")
       ->type_name("PORT");
   app.add_option("--log_dir,--log-dir", flags.log_dir, "folder for the logs <role>.<rank>.log")
@@ -121,9 +138,9 @@ void add_launch_options(Tool& tool, LaunchFlags& flags) {
              "overwrite existing logs; default: append");
   app.add_option("--max_restart,--max-restart", flags.max_restart,
                  "maximum number of restarts of the whole job after a temporary failure (exit 5)")
-      ->check(CLI::Range(0, 1000).description(""));
+      ->check(whole_number(0, 1000));
   app.add_option("--grace", flags.grace, "seconds from SIGTERM to SIGKILL")
-      ->check(CLI::Range(0.0, 3600.0).description(""));
+      ->check(real_number(0.0, 3600.0));
   app.add_flag("--print-env", flags.print_env,
                "print the environment of this process and of its children, then exit");
   app.add_option("command", flags.command, "command line of every child, after --")
@@ -165,8 +182,7 @@ StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
         tool.write_output(tool.common().json ? json_of(own, children) : text_of(own, children)));
     return kDone;
   }
-  if (flags.command.empty())
-    return Status(StatusCode::kUsage, "no command to start; expected it after --");
+  MILLRACE_RETURN_IF_ERROR(check_command(flags));
   fleet::SupervisorOptions supervisor;
   supervisor.command = flags.command;
   supervisor.log_dir = flags.log_dir;

@@ -27,6 +27,7 @@ struct LaunchFlags {
   double grace = 10;
   bool print_env = false;
   std::vector<std::string> command;
+  std::vector<std::string> arguments;  ///< of launch, as typed
 };
 
 void add_launch_options(Tool& tool, LaunchFlags& flags);

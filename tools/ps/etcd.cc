@@ -1,5 +1,7 @@
 #include "tools/ps/etcd.h"
 
+#include "tools/common/numbers.h"
+
 namespace millrace::tools {
 
 void add_etcd_flags(Tool& tool, std::vector<std::string>& members, int64_t& lease_s) {
@@ -11,7 +13,7 @@ void add_etcd_flags(Tool& tool, std::vector<std::string>& members, int64_t& leas
       ->delimiter(',')
       ->type_name("LIST");
   app.add_option("--etcd-lease-s", lease_s, "seconds that a dead server stays registered")
-      ->check(CLI::Range(int64_t{1}, kLongestLease).description(""))
+      ->check(whole_number(int64_t{1}, kLongestLease))
       ->type_name("N");
 }
 

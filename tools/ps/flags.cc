@@ -4,6 +4,7 @@
 
 #include "fleet/launch/job_environment.h"
 #include "ps/kill_points.h"
+#include "tools/common/numbers.h"
 #include "tools/ps/etcd.h"
 #include "tools/ps/job_key.h"
 
@@ -33,11 +34,11 @@ void add_transport_flags(Tool& tool, PsFlags& flags) {
   add_etcd_flags(tool, flags.etcd, flags.etcd_lease_s);
   app.add_option("--reconnect-timeout-ms", flags.reconnect_timeout_ms,
                  "how long to retry a broken connection")
-      ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+      ->check(whole_number(int64_t{0}, kLongest));
   tool.rare(app.add_option("--max-message-bytes", flags.max_message_bytes,
                            "refuse to send or receive messages with more bytes of values")
                 ->type_name("N")
-                ->check(CLI::Range(int64_t{1}, kLongest).description("")));
+                ->check(whole_number(int64_t{1}, kLongest)));
 }
 
 }  // namespace
@@ -51,10 +52,10 @@ void add_trainer_flags(Tool& tool, PsFlags& flags) {
       ->check(CLI::IsMember({"trainer", "pserver", "heter", "auto"}).description(""))
       ->type_name("ROLE");
   app.add_option("--trainer-id", flags.trainer_id, "number of this trainer")
-      ->check(CLI::Range(0, 1 << 20).description(""))
+      ->check(whole_number(0, 1 << 20))
       ->type_name("N");
   app.add_option("--heter-id", flags.heter_id, "number of this heter worker")
-      ->check(CLI::Range(0, 1 << 20).description(""))
+      ->check(whole_number(0, 1 << 20))
       ->type_name("N");
   app.add_option("--cluster", flags.cluster,
                  "inproc: all trainers, servers and heter workers in this process")
@@ -81,7 +82,7 @@ void add_job_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--job", flags.job, "name of the job; calls from other jobs are refused")
       ->type_name("NAME");
   app.add_option("--deadline-ms", flags.deadline_ms, "maximum time of one call")
-      ->check(CLI::Range(int64_t{1}, kLongest).description(""));
+      ->check(whole_number(int64_t{1}, kLongest));
   tool.rare(app.add_option("--kill-point", flags.kill_point,
                            "for tests: the process kills itself when it reaches this point for "
                            "the COUNT-th time")
@@ -100,10 +101,10 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
       ->type_name("HOST[:PORT]");
   app.add_option("--silence-timeout-ms", flags.silence_timeout_ms,
                  "a trainer that is silent for this time is lost; 0: never")
-      ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+      ->check(whole_number(int64_t{0}, kLongest));
   app.add_option("--start-timeout-ms", flags.start_timeout_ms,
                  "how long to wait until all trainers have connected; 0: forever")
-      ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+      ->check(whole_number(int64_t{0}, kLongest));
   app.add_option("--metrics,--metrics-port", flags.metrics,
                  "port of 127.0.0.1 with /metrics for Prometheus and /healthz; 0: none")
       ->type_name("[127.0.0.1:]PORT");
@@ -113,17 +114,18 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
       ->type_name("DIR");
   app.add_option("--snapshot-every", flags.snapshot_every,
                  "steps between snapshots (synchronous jobs)")
-      ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+      ->check(whole_number(int64_t{0}, kLongest));
   app.add_option("--snapshot-interval-ms", flags.snapshot_interval_ms, "time between snapshots")
-      ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+      ->check(whole_number(int64_t{0}, kLongest));
   app.add_flag("--snapshot-durable", flags.snapshot_durable,
                "trainers wait until the snapshot of their step is on disk");
   app.add_option(
          "--grace", flags.grace_s,
          "after SIGTERM or SIGINT: how many seconds the step and the last snapshot may take")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, 1e6).description(""));
-  app.add_option("--dc-lambda", flags.dc_lambda, "strength of delay compensation (DC-ASGD)");
+      ->check(real_number(0.0, 1e6));
+  app.add_option("--dc-lambda", flags.dc_lambda, "strength of delay compensation (DC-ASGD)")
+      ->check(real_number(0));
 }
 
 StatusOr<jobs::ConnectionOptions> connection_options(const PsFlags& flags) {

@@ -7,6 +7,7 @@
 
 #include "framework/base/json_writer.h"
 #include "jobs/run/check_gradients.h"
+#include "tools/common/numbers.h"
 #include "tools/run/parallel.h"
 #include "tools/run/session_options.h"
 
@@ -94,15 +95,15 @@ void add_check_gradients_options(CLI::App& app, GradientCheckFlags& flags) {
   app.add_option("--check-epsilon", flags.epsilon, "difference that is added to an element")
       ->type_name("E")
       ->default_str("1e-5, for f32 1e-2")
-      ->check(CLI::PositiveNumber.description(""));
+      ->check(positive_number());
   app.add_option("--check-tolerance", flags.tolerance, "largest relative difference")
       ->type_name("T")
       ->default_str("1e-5, for f32 5e-2")
-      ->check(CLI::PositiveNumber.description(""));
+      ->check(positive_number());
   app.add_option("--check-samples", flags.samples,
                  "elements of a parameter that are varied one by one, besides all at once; 0: all")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(whole_number<int64_t>(0));
   app.add_option("--check-dtype", flags.dtype,
                  "f64: the program runs in float64; f32: in its declared types")
       ->check(CLI::IsMember({"f64", "f32"}).description(""))

@@ -10,6 +10,7 @@
 #include "jobs/ps/cluster.h"
 #include "jobs/stats/job_report.h"
 #include "tools/common/signal_watch.h"
+#include "tools/run/outputs.h"
 #include "tools/run/progress.h"
 #include "tools/run/roles.h"
 
@@ -58,6 +59,8 @@ StatusOr<int> run_cluster(Tool& tool, const RunOptions& options) {
     return Status(StatusCode::kUsage,
                   "--cluster: expected the folder of the transpiled job (--transpiled)");
   }
+  MILLRACE_RETURN_IF_ERROR(check_output_files(tool, options));
+  MILLRACE_RETURN_IF_ERROR(check_saved_values(tool, options, nullptr));
   MILLRACE_ASSIGN_OR_RETURN(jobs::JobFolder folder, jobs::open_job_folder(options.ps.transpiled));
   SignalWatch watch;  // must be created before other threads
   watch.start({});

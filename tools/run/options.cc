@@ -6,6 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "kernels/cpu/cpu_isa.h"
+#include "tools/common/numbers.h"
 #include "tools/common/switch.h"
 #include "tools/run/check_gradients.h"
 
@@ -45,11 +46,11 @@ void add_parallel_options(CLI::App& app, ParallelFlags& flags) {
              "batch norm statistics over the batches of all devices");
   app.add_option("--micro-batches", flags.micro_batches,
                  "number of micro-batches per device whose gradients are summed before one update")
-      ->check(CLI::Range(1, 1 << 20).description(""));
+      ->check(whole_number(1, 1 << 20));
   app.add_option("--bucket-bytes", flags.bucket_bytes,
                  "bytes of gradients per exchange; 0: one gradient per exchange")
       ->default_str("1 MiB, 4 MiB between processes")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""));
+      ->check(whole_number(int64_t{0}, int64_t{1} << 40));
   app.add_option("--build-strategy", flags.build_strategy,
                  "a field of the BuildStrategy, docs/processes.md; may be repeated")
       ->type_name("FIELD=VALUE");
@@ -115,18 +116,18 @@ void add_data_options(CLI::App& app, RunOptions& options) {
       ->type_name("queue|memory");
   app.add_option("--reader-threads", options.reader_threads, "threads that read --files")
       ->default_str("1, or thread_num of --slots")
-      ->check(CLI::Range(1, 256).description(""))
+      ->check(whole_number(1, 256))
       ->type_name("R");
   app.add_option("--worker-threads", options.worker_threads,
                  "threads that run steps at the same time: of an asynchronous trainer, or of a run "
                  "on one device, where they update the same parameters; docs/data_files.md")
-      ->check(CLI::Range(1, 256).description(""))
+      ->check(whole_number(1, 256))
       ->type_name("T");
   app.add_option("--batch-size", options.batch_size, "examples per step of --data and --files")
       ->default_str("64, or that of --slots")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+      ->check(whole_number(int64_t{1}, int64_t{1} << 40));
   app.add_option("--epochs", options.epochs, "number of passes over --data or --files")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+      ->check(whole_number(int64_t{1}, int64_t{1} << 40));
   add_switch(app, "--shuffle", options.shuffle, "shuffle the examples in every epoch");
   add_switch(app, "--drop-last", options.drop_last,
              "leave out batches with fewer examples than --batch-size");
@@ -139,7 +140,7 @@ void add_data_options(CLI::App& app, RunOptions& options) {
              "with --divide examples: other shares in every epoch");
   app.add_option("--trainers", options.trainers, "number of trainers of the job, for --divide")
       ->default_str("that of the launcher, or of a fleet job")
-      ->check(CLI::Range(1, 1 << 20).description(""))
+      ->check(whole_number(1, 1 << 20))
       ->type_name("N");
 }
 
@@ -149,17 +150,17 @@ void add_step_options(CLI::App& app, RunOptions& options) {
       ->type_name("VAR,...")
       ->delimiter(',');
   app.add_option("--steps", options.steps, "number of runs of the program")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+      ->check(whole_number(int64_t{1}, int64_t{1} << 40));
   app.add_option("--max-steps", options.max_steps, "maximum number of steps")
       ->type_name("N")
       ->default_str("")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+      ->check(whole_number(int64_t{1}, int64_t{1} << 40));
 }
 
 void add_dump_options(CLI::App& app, RunOptions& options) {
   app.add_option("--print-period", options.print_period, "log the fetches every N steps; 0: never")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(whole_number<int64_t>(0));
   app.add_option("--dump-fields", options.dump.fields,
                  "vars with a row or sequence per example that are written in every step, a line "
                  "per example; docs/data_files.md")
@@ -172,7 +173,7 @@ void add_dump_options(CLI::App& app, RunOptions& options) {
       ->type_name("DIR");
   app.add_option("--dump-interval", options.dump.interval, "write only every N-th step")
       ->type_name("N")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+      ->check(whole_number(int64_t{1}, int64_t{1} << 40));
 }
 
 void add_saving_options(CLI::App& app, RunOptions& options) {
@@ -208,12 +209,12 @@ void add_run_checkpoint_options(CLI::App& app, RunOptions& options) {
   app.add_option("--save-every", options.save_every, "steps between checkpoints")
       ->type_name("N")
       ->default_str("")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(whole_number<int64_t>(0));
   app.add_option("--checkpoint-dir", options.checkpoint_dir, "folder of the checkpoints")
       ->type_name("DIR");
   app.add_option("--keep-last", options.keep_last, "number of checkpoints to keep; 0: all")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(whole_number(0));
   app.add_option("--resume", options.resume,
                  "continue from a checkpoint; auto: from the newest intact one in --checkpoint-dir")
       ->type_name("auto|PATH");
@@ -254,11 +255,14 @@ void add_run_how_options(CLI::App& app, RunOptions& options) {
 
 void add_measuring_options(CLI::App& app, RunOptions& options) {
   app.add_option("--benchmark", options.benchmark, "time N steps and print one JSON line")
-      ->type_name("N");
-  app.add_option("--warmup", options.warmup, "steps before the timed ones")->type_name("K");
+      ->type_name("N")
+      ->check(whole_number<int64_t>(0));
+  app.add_option("--warmup", options.warmup, "steps before the timed ones")
+      ->type_name("K")
+      ->check(whole_number<int64_t>(0));
   app.add_option("--duration", options.duration,
                  "minimum duration of --benchmark in seconds, with more than N steps if necessary")
-      ->check(CLI::Range(0.0, 1e6).description(""))
+      ->check(real_number(0.0, 1e6))
       ->type_name("S");
   app.add_option("--profile", options.profile, "write a Chrome trace")->type_name("FILE");
   app.add_flag("--op-profile", options.op_profile, "show the time of each op type");
@@ -267,9 +271,9 @@ void add_measuring_options(CLI::App& app, RunOptions& options) {
                  "they differ")
       ->type_name("FILE");
   app.add_option("--rtol", options.rtol, "relative tolerance of --check-against")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(real_number(0));
   app.add_option("--atol", options.atol, "absolute tolerance of --check-against")
-      ->check(CLI::NonNegativeNumber.description(""));
+      ->check(real_number(0));
   app.add_flag("--check-nan", options.check_nan,
                "stop at the first op that writes a NaN or an infinity");
   app.add_flag(

@@ -5,6 +5,7 @@
 #include "executor/collective/open_group.h"
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
+#include "tools/common/numbers.h"
 #include "tools/common/switch.h"
 #include "tools/ps/job_key.h"
 
@@ -45,7 +46,7 @@ std::shared_ptr<executor::Rings> make_rings(const executor::GroupOptions& option
 void add_rank_options(CLI::App& app, RankFlags& flags) {
   app.option_defaults()->group("Several processes");
   app.add_option("--rank", flags.rank, "rank of this process; default: set by its launcher")
-      ->check(CLI::Range(0, 1 << 20).description(""))
+      ->check(whole_number(0, 1 << 20))
       ->type_name("N");
   app.add_option("--endpoints", flags.endpoints, "endpoints of all ranks in order; likewise")
       ->type_name("HOST:PORT,...");
@@ -60,9 +61,9 @@ void add_rank_options(CLI::App& app, RankFlags& flags) {
                  "new folder that all ranks can access, where they find each other")
       ->type_name("DIR");
   app.add_option("--wait-ms", flags.wait_ms, "maximum wait for another rank")
-      ->check(CLI::Range(int64_t{1}, kLongestMs).description(""));
+      ->check(whole_number(int64_t{1}, kLongestMs));
   app.add_option("--join-ms", flags.join_ms, "maximum wait until all ranks have connected")
-      ->check(CLI::Range(int64_t{1}, kLongestMs).description(""));
+      ->check(whole_number(int64_t{1}, kLongestMs));
   add_switch(app, "--data-parallel", flags.data_parallel,
              "sum gradients over all ranks; always on for programs of mode nccl2");
 }

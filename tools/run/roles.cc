@@ -18,6 +18,7 @@
 #include "tools/common/signal_watch.h"
 #include "tools/ps/metrics_page.h"
 #include "tools/ps/run_server.h"
+#include "tools/run/outputs.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 
@@ -107,6 +108,8 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
     return Status(StatusCode::kUsage,
                   "--role trainer: expected the program of the trainer (--program), or the folder "
                   "of the job (--transpiled)");
+  MILLRACE_RETURN_IF_ERROR(check_output_files(tool, options));
+  MILLRACE_RETURN_IF_ERROR(check_saved_values(tool, options, nullptr));
   SignalWatch watch;  // must be created before other threads
   std::promise<void> opened;
   watch.start(

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
@@ -15,8 +15,10 @@
 #include "jobs/run/session.h"
 #include "jobs/run/step_records.h"
 #include "jobs/run/stop_together.h"
+#include "jobs/stats/fetches_line.h"
 #include "jobs/stats/loss_curve.h"
 #include "tools/run/gpu.h"
+#include "tools/run/outputs.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 #include "tools/run/session_options.h"
@@ -31,10 +33,9 @@ void print_results(const NamedValues& results, std::string& out) {
   for (const auto& [name, value] : results) {
     out += fmt::format("{}: {}\n", name, describe(value));
     const auto* const tensor = value.get_if<Tensor>();
-    if (tensor == nullptr || tensor->dtype() != DType::kFloat32) continue;
-    const auto shown = tensor->values<float>().first(std::min<size_t>(tensor->numel(), 8));
-    out += fmt::format("  [{}{}]\n", fmt::join(shown, ", "),
-                       static_cast<size_t>(tensor->numel()) > shown.size() ? ", ..." : "");
+    if (tensor == nullptr || !tensor->initialized()) continue;
+    const std::string elements = jobs::first_elements(*tensor, 8);
+    if (!elements.empty() || tensor->numel() == 0) out += fmt::format("  [{}]\n", elements);
   }
 }
 
@@ -116,8 +117,10 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
                   "--save-every: expected --checkpoint-dir with the folder of the checkpoints");
   if (options.print_plan && options.worker_threads > 1)
     return Unimplemented("--print-plan with --worker-threads above 1");
+  MILLRACE_RETURN_IF_ERROR(check_output_files(tool, options));
   MILLRACE_ASSIGN_OR_RETURN(const jobs::SessionOptions how, session_options(tool, options));
   MILLRACE_ASSIGN_OR_RETURN(Session session, jobs::open_session(how, runtime));
+  MILLRACE_RETURN_IF_ERROR(check_saved_values(tool, options, &session.program()));
   MILLRACE_ASSIGN_OR_RETURN(
       const auto records,
       jobs::StepRecords::start({options.check_nan, !options.profile.empty(), options.op_profile},

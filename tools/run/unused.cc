@@ -216,6 +216,8 @@ Status warn_alone(const Tool& tool, const RunOptions& options, unsigned kind) {
 }  // namespace
 
 Status check_unused(const Tool& tool, const RunOptions& options) {
+  if (!options.ps.cluster.empty() && !options.ps.role.empty())
+    return {StatusCode::kUsage, "expected only one of --cluster and --role"};
   const Run run = kind_of(options);
   for (const Use& use : kUses) {
     const std::string flag(use.flag);

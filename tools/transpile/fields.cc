@@ -1,5 +1,6 @@
 #include "tools/transpile/fields.h"
 
+#include "tools/common/numbers.h"
 #include "tools/common/switch.h"
 
 namespace millrace::tools {
@@ -29,6 +30,7 @@ void add_pserver_fields(CLI::App& app, TranspileOptions& o) {
       ->capture_default_str()
       ->group(group);
   app.add_option("--min-block-size", c.min_block_size, "smallest slice, in elements")
+      ->check(whole_number<int64_t>())
       ->capture_default_str()
       ->group(group);
   add_switch(app, "--enable-dc-asgd", c.enable_dc_asgd, "delay compensation (DC-ASGD)")
@@ -52,6 +54,7 @@ void add_pserver_fields(CLI::App& app, TranspileOptions& o) {
       ->group(group);
   add_switch(app, "--geo-sgd-mode", c.geo_sgd_mode, "needs --transpiler geo")->group(group);
   app.add_option("--geo-sgd-need-push-nums", c.geo_sgd_need_push_nums, "steps between two pushes")
+      ->check(whole_number<int64_t>())
       ->capture_default_str()
       ->group(group);
 }
@@ -72,12 +75,14 @@ void add_other_fields(Tool& tool, TranspileOptions& o) {
   app.add_option("--fuse-allreduce", c.fuse_allreduce,
                  "single_process_multi_thread: 0 one all-reduce per gradient, 1 one fused buffer, "
                  "2 one op with a list")
+      ->check(whole_number<int64_t>())
       ->capture_default_str()
       ->group("Modes");
   add_switch(app, "--scale-loss-gradient", c.scale_loss_gradient,
              "single_process_multi_thread: divide gradients by the number of devices and machines")
       ->group("Modes");
   app.add_option("--nccl-comm-num", c.nccl_comm_num, "number of communicators")
+      ->check(whole_number<int64_t>())
       ->capture_default_str()
       ->group("Modes");
   add_switch(app, "--use-hierarchical-allreduce", c.use_hierarchical_allreduce,
@@ -85,10 +90,12 @@ void add_other_fields(Tool& tool, TranspileOptions& o) {
       ->group("Modes");
   app.add_option("--hierarchical-allreduce-inter-nranks", c.hierarchical_allreduce_inter_nranks,
                  "number of ranks per node")
+      ->check(whole_number<int64_t>())
       ->capture_default_str()
       ->group("Modes");
   const char* const rare = "Properties of the program object";
   tool.rare(app.add_option("--random-seed", a.random_seed, "its random_seed")
+                ->check(whole_number<uint32_t>())
                 ->capture_default_str()
                 ->group(rare));
   tool.rare(
@@ -98,6 +105,7 @@ void add_other_fields(Tool& tool, TranspileOptions& o) {
   tool.rare(
       app.add_option("--program-attrs", o.program_attrs, "attributes, a JSON object")->group(rare));
   tool.rare(app.add_option("--device-count", a.device_count, "local GPUs")
+                ->check(whole_number<int64_t>())
                 ->capture_default_str()
                 ->group(rare));
   tool.rare(add_switch(app, "--config-sync-mode", c.sync_mode, "sync_mode of the configuration")
@@ -110,11 +118,14 @@ void add_other_fields(Tool& tool, TranspileOptions& o) {
       add_switch(app, "--clip-on-trainer", c.clip_on_trainer, "clip gradients before they are sent")
           ->group(rare));
   tool.rare(app.add_option("--rpc-get-thread-num", c.rpc_get_thread_num, "threads of a server")
+                ->check(whole_number<int64_t>())
                 ->group(rare));
   tool.rare(app.add_option("--rpc-send-thread-num", c.rpc_send_thread_num, "threads of a server")
+                ->check(whole_number<int64_t>())
                 ->group(rare));
   tool.rare(
       app.add_option("--rpc-prefetch-thread-num", c.rpc_prefetch_thread_num, "threads of a server")
+          ->check(whole_number<int64_t>())
           ->group(rare));
 }
 

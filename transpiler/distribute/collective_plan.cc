@@ -87,8 +87,8 @@ StatusOr<CollectivePlan> plan_collective(const Program& main, const Program& sta
   if (config.fuse_allreduce < 0 || config.fuse_allreduce > 2) {
     return InvalidArgument("fuse_allreduce is {}, expected 0, 1 or 2", config.fuse_allreduce);
   }
-  MILLRACE_ASSIGN_OR_RETURN(plan.others,
-                            other_endpoints(plan.endpoints, arguments.current_endpoint));
+  MILLRACE_ASSIGN_OR_RETURN(plan.others, other_endpoints(plan.endpoints, arguments.current_endpoint,
+                                                         arguments.trainer_id));
   const bool threads = mode == kMultiThread;
   plan.many_devices = threads;
   plan.rank = arguments.trainer_id;

@@ -25,9 +25,9 @@ inline constexpr int64_t kMaxTrainers = 65536;
 /// kInvalidArgument if it is not a number in 1..kMaxTrainers.
 StatusOr<int64_t> parse_trainer_count(const std::string& trainers);
 
-/// Returns the list without the endpoint. Errors: kInvalidArgument if the endpoint is not in the
-/// list.
+/// Returns the list without the endpoint of a trainer. Errors: kInvalidArgument if the endpoint is
+/// not in the list, or not at the position of that trainer.
 StatusOr<std::vector<std::string>> other_endpoints(const std::vector<std::string>& endpoints,
-                                                   const std::string& current);
+                                                   const std::string& current, int64_t trainer_id);
 
 }  // namespace millrace::transpiler

@@ -66,7 +66,8 @@ StatusOr<Nccl2Plan> make_plan(const DistributeTranspilerConfig& config,
     if (plan.inter_nranks <= 1) plan.inter_nranks = arguments.device_count;
     MILLRACE_RETURN_IF_ERROR(check_hierarchy(plan));
   }
-  const auto others = other_endpoints(plan.endpoints, arguments.current_endpoint);
+  const auto others =
+      other_endpoints(plan.endpoints, arguments.current_endpoint, arguments.trainer_id);
   if (!others.ok()) return others.status();
   return plan;
 }
