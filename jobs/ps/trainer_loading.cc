@@ -5,7 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
-#include "io/params.h"
+#include "io/model_folder.h"
 #include "jobs/ps/trainer_job.h"
 #include "ps/client/gather.h"
 #include "ps/client/link_sender.h"
