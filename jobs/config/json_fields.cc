@@ -154,18 +154,25 @@ JsonFields& JsonFields::require(const std::string& key) {
   return *this;
 }
 
-Status JsonFields::finish() {
-  MILLRACE_RETURN_IF_ERROR(status_);
+std::vector<Status> JsonFields::unknown() const {
+  std::vector<Status> found;
+  if (object_ == nullptr) return found;
+  const std::vector<std::string_view> names(known_.begin(), known_.end());
   for (const auto& [key, value] : object_->items()) {
     if (known_.contains(key)) continue;
-    const std::vector<std::string_view> names(known_.begin(), known_.end());
     const std::string near = nearest_name(key, names);
-    Status status = InvalidArgument("'{}': unknown key, expected one of {}", path_of(key),
-                                    fmt::join(known_, ", "));
-    if (near.empty()) return status;
-    return std::move(status).with_hint(fmt::format("did you mean '{}'?", near));
+    found.push_back(InvalidArgument("'{}': unknown key, expected one of {}", path_of(key),
+                                    fmt::join(known_, ", ")));
+    if (!near.empty())
+      found.back() = std::move(found.back()).with_hint(fmt::format("did you mean '{}'?", near));
   }
-  return Ok();
+  return found;
+}
+
+Status JsonFields::finish() {
+  MILLRACE_RETURN_IF_ERROR(status_);
+  std::vector<Status> found = unknown();
+  return found.empty() ? Ok() : std::move(found.front());
 }
 
 }  // namespace millrace::jobs

@@ -52,7 +52,9 @@ class JsonFields {
   /// kInvalidArgument for a member of the wrong type, a required one that is absent, or an unknown
   /// one.
   Status finish();
-  /// The same without the check for unknown members.
+  /// What finish() says of each unknown member; for files in which they are only warned of.
+  [[nodiscard]] std::vector<Status> unknown() const;
+  /// The same as finish() without the check for unknown members.
   [[nodiscard]] Status status() const { return status_; }
 
  private:

@@ -31,7 +31,8 @@ StatusOr<Regularizer> printed_regularizer(const std::string& text, const std::st
 
 // Reads the parameters in the order of their creation, which a serialized program does not keep,
 // and their properties. Parameters that are not trained are added to no_grad.
-Status read_parameter(const Json& json, const std::string& path, MinimizeOptions& options) {
+Status read_parameter(const Json& json, const std::string& path, MinimizeOptions& options,
+                      std::vector<Status>& unread) {
   JsonFields fields(json, path);
   std::string name;
   bool trainable = true;
@@ -55,7 +56,7 @@ Status read_parameter(const Json& json, const std::string& path, MinimizeOptions
   if (const Json* const clip = fields.find("clip")) {
     MILLRACE_ASSIGN_OR_RETURN(own.clip, read_clip(*clip, fields.path_of("clip")));
   }
-  MILLRACE_RETURN_IF_ERROR(fields.finish());
+  for (Status& each : fields.unknown()) unread.push_back(std::move(each));
   if (trainable)
     options.parameters.push_back(name);
   else
@@ -80,7 +81,7 @@ Status read_error_clips(const Json& json, MinimizeOptions& options) {
 }
 
 // Reads the options that apply to every loss.
-StatusOr<MinimizeOptions> read_common(JsonFields& top) {
+StatusOr<MinimizeOptions> read_common(JsonFields& top, std::vector<Status>& unread) {
   MinimizeOptions options;
   std::vector<std::string> no_grad;
   MILLRACE_RETURN_IF_ERROR(top.strings("no_grad_set", no_grad).status());
@@ -90,7 +91,7 @@ StatusOr<MinimizeOptions> read_common(JsonFields& top) {
       return InvalidArgument("'parameters': expected a list, found {}", json_kind(*parameters));
     for (size_t i = 0; i < parameters->size(); ++i) {
       MILLRACE_RETURN_IF_ERROR(
-          read_parameter((*parameters)[i], fmt::format("parameters[{}]", i), options));
+          read_parameter((*parameters)[i], fmt::format("parameters[{}]", i), options, unread));
     }
   }
   if (const Json* const clips = top.find("error_clip"))
@@ -127,13 +128,13 @@ StatusOr<MinimizeConfig> minimize_config_of(const Json& json) {
   JsonFields top(json, "");
   MinimizeConfig config;
   MILLRACE_ASSIGN_OR_RETURN(config.name_scopes, read_name_scopes(top));
-  MILLRACE_ASSIGN_OR_RETURN(const MinimizeOptions common, read_common(top));
+  MILLRACE_ASSIGN_OR_RETURN(const MinimizeOptions common, read_common(top, config.unread));
   std::vector<std::string> losses;
   MILLRACE_RETURN_IF_ERROR(top.strings("losses", losses).status());
   if (losses.empty()) return InvalidArgument("'losses': expected at least one name, found none");
   const Json* const optimizers = top.find("optimizer");
   ignore_reference_facts(top);
-  MILLRACE_RETURN_IF_ERROR(top.finish());
+  for (Status& each : top.unknown()) config.unread.push_back(std::move(each));
   config.has_optimizers = optimizers != nullptr;
   if (optimizers != nullptr && (!optimizers->is_array() || optimizers->size() != losses.size())) {
     return InvalidArgument(

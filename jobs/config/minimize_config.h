@@ -25,11 +25,15 @@ struct MinimizeConfig {
   /// Numbers of name scopes that already exist, by prefix ("name_scopes"): the original keeps
   /// counting across all programs of one process.
   std::map<std::string, int64_t> name_scopes;
+  /// What is to be said of members, at the top or of a parameter, that nothing reads. The
+  /// config.json of training references, which such a file may be, has members that describe the
+  /// result; those that are known are left out here.
+  std::vector<Status> unread;
 };
 
-/// Reads the text of such a file, JSON. Members of config.json of the training references that only
-/// describe the result are ignored; other unknown members are errors. Errors: kInvalidArgument with
-/// the member, and what was expected and found; kInvalidData for text that is no JSON.
+/// Reads the text of such a file, JSON. Errors: kInvalidArgument with the member, and what was
+/// expected and found, also for unknown members of optimizers, clips and schedules; kInvalidData
+/// for text that is no JSON.
 StatusOr<MinimizeConfig> parse_minimize_config(const std::string& text);
 
 /// The same for a file, which errors name. Errors: also kNotFound, kIo.

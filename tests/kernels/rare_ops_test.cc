@@ -128,8 +128,10 @@ TEST(PyramidHash, RefusesAListThatIsNone) {
 TEST(PyramidHash, TheGradientOpUpdatesTheWeights) {
   auto program = Program::create();
   Block& block = program->root();
-  for (const char* const name : {"x", "w", "flags", "floats", "dout", "dx"})
+  for (const char* const name : {"w", "floats", "dout", "dx"})
     block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, 1}));
+  for (const char* const name : {"x", "flags"})
+    block.declare(name, VarSpec::tensor(DType::kInt32, {-1, 1}));
   Op& op = block.append_op("pyramid_hash_grad");
   op.set_input("X", "x").set_input("W", "w").set_input("DropPos", "flags");
   op.set_input("X_Temp_Out", "floats").set_input("Out@GRAD", "dout").set_output("X@GRAD", "dx");

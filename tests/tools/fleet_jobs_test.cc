@@ -376,7 +376,7 @@ TEST_F(FleetJobs, WhatIsNotThereIsRefusedByName) {
        2,
        "--stats: expected --role trainer"},
       {"run-program", joined(cluster("job", 1, "out.npz"), {"--role", "trainer"}), 2,
-       "--role: --cluster does not read it"},
+       "expected only one of --cluster and --role"},
       {"run-program", joined(cluster("job", 1, "out.npz"), {"--metrics", "7190"}), 2,
        "--metrics: expected a role of a job with servers"},
       {"pserver", {"--program", trainer, "--deadline-ms", "9"}, 2, "--deadline-ms has no effect"},

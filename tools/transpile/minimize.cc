@@ -92,12 +92,20 @@ Status write(Tool& tool, const TranspileOptions& options, const std::string& fol
                      jobs::made_program_bytes(program, options.format == "text"));
 }
 
+// A misspelled member would leave a default in its place without a word.
+StatusOr<jobs::MinimizeConfig> read_config(const Tool& tool, const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(jobs::MinimizeConfig config, jobs::read_minimize_config(path));
+  std::vector<Status> warnings;
+  for (Status& each : config.unread) warnings.push_back(std::move(each).in_file(path));
+  warn_of(tool, warnings);
+  return config;
+}
+
 StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
                              const ops::OpRegistry& registry) {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> main,
                             read_checked(tool, registry, options.program));
-  MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config,
-                            jobs::read_minimize_config(options.minimize));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config, read_config(tool, options.minimize));
   tp::PassContext context(registry);
   if (Status status =
           run_pass(tool, options, tp::append_backward_pass(losses_of(config)), *main, context);
@@ -119,8 +127,7 @@ StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOpt
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, options));
   TrainingPrograms out;
   MILLRACE_ASSIGN_OR_RETURN(out.main, read_checked(tool, registry, options.program));
-  MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config,
-                            jobs::read_minimize_config(options.minimize));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config, read_config(tool, options.minimize));
   if (!config.has_optimizers)
     return InvalidArgument(
                "'optimizer': expected a list with an optimizer for each loss, found none")
