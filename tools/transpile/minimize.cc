@@ -92,7 +92,7 @@ Status write(Tool& tool, const TranspileOptions& options, const std::string& fol
                      jobs::made_program_bytes(program, options.format == "text"));
 }
 
-// A misspelled member would leave a default in its place without a word.
+// A misspelled member would leave a default in its place.
 StatusOr<jobs::MinimizeConfig> read_config(const Tool& tool, const std::string& path) {
   MILLRACE_ASSIGN_OR_RETURN(jobs::MinimizeConfig config, jobs::read_minimize_config(path));
   std::vector<Status> warnings;
