@@ -1,10 +1,12 @@
 #include "jobs/checkpoint/servers.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -132,10 +134,32 @@ StatusOr<int64_t> offset_of(llvm::ArrayRef<transpiler::OriginSlices> origins,
                      var.slice.name, var.endpoint, elements, *whole);
 }
 
+// The value of the first server counts. Single numbers of updates may differ: a server moves the
+// powers of beta of a sparse table only in steps in which it has rows.
+Status tell_difference(const std::vector<io::Checkpoint>& servers, const JoinedVar::Slice& first,
+                       const DistributedVar& var, size_t server, const io::StoredTensor& stored,
+                       const LogSink& log) {
+  if (element_count(var.origin.shape) != 1 || stored.dims != first.stored->dims ||
+      stored.dtype != first.stored->dtype)
+    return Ok();
+  std::array<std::byte, 16> bytes[2] = {};  // the largest type is complex128
+  const io::Box box = io::Box::whole(stored.dims);
+  const auto size = static_cast<size_t>(dtype_size(stored.dtype));
+  MILLRACE_RETURN_IF_ERROR(servers[server].read_box(stored.name, box, {bytes[0].data(), size}));
+  MILLRACE_RETURN_IF_ERROR(
+      servers[first.server].read_box(first.stored->name, box, {bytes[1].data(), size}));
+  if (bytes[0] != bytes[1])
+    log(LogLevel::kWarning,
+        fmt::format("'{}' of server {} is another one than that of server {}, which counts: "
+                    "servers have moved it in different steps",
+                    var.origin.name, server, first.server));
+  return Ok();
+}
+
 // The variables of the overview; `held` receives the names that the servers use for them.
 StatusOr<Vars> overview_vars(const transpiler::SlicesFile& file,
                              const std::vector<io::Checkpoint>& servers,
-                             std::set<std::string>& held) {
+                             std::set<std::string>& held, const LogSink& log) {
   Vars vars;
   std::map<std::string, std::string> absent;  // where slices.json has a var that is not stored
   const std::vector<transpiler::OriginSlices> origins = transpiler::slices_by_origin(file.overview);
@@ -154,7 +178,11 @@ StatusOr<Vars> overview_vars(const transpiler::SlicesFile& file,
     JoinedVar& joined = vars[var.origin.name];
     const int64_t elements = io::Box::whole(stored->dims).numel();
     const bool is_part = var.is_slice || elements != element_count(var.origin.shape);
-    if (!joined.slices.empty() && !is_part) continue;  // the same value on several servers
+    if (!joined.slices.empty() && !is_part) {  // the same value on several servers
+      MILLRACE_RETURN_IF_ERROR(
+          tell_difference(servers, joined.slices.front(), var, server, *stored, log));
+      continue;
+    }
     joined.kind = is_part ? Kind::kSliced : Kind::kWhole;
     joined.dtype = stored->dtype;
     joined.dims.assign(var.origin.shape.begin(), var.origin.shape.end());
@@ -339,7 +367,7 @@ StatusOr<ServerSnapshots> ServerSnapshots::open(const std::string& root, const s
   if (!before.ok()) return std::move(before).status().in_file(opened.servers_[0].folder());
   opened.steps_before_ = *before;
   std::set<std::string> held;
-  StatusOr<Vars> vars = overview_vars(file, opened.servers_, held);
+  StatusOr<Vars> vars = overview_vars(file, opened.servers_, held, options.log);
   if (!vars.ok()) return std::move(vars).status().in_file(slices);
   for (auto& [name, var] : *vars) std::ranges::sort(var.slices, {}, &JoinedVar::Slice::offset);
   const std::string& table = file.properties.distributed_lookup_table;

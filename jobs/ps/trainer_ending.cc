@@ -36,7 +36,7 @@ Status TrainerJob::finish(const Ending& ending) {
   MILLRACE_RETURN_IF_ERROR(need_slices());
   MILLRACE_RETURN_IF_ERROR(client_->complete(true));
   if (ending.gather != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(*ending.gather, ps::gather_vars(*client_, *slices_));
+    MILLRACE_ASSIGN_OR_RETURN(*ending.gather, ps::gather_vars(*client_, *slices_, settings_.log));
     MILLRACE_RETURN_IF_ERROR(gather_tables(*ending.gather));
     MILLRACE_RETURN_IF_ERROR(ps::add_held_vars(saving_trainer(), *ending.gather));
   }

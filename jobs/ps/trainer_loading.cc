@@ -75,7 +75,7 @@ Status TrainerJob::fetch_parameters() {
         std::ranges::any_of(slices_->overview.vars(), is_listed))
       names.push_back(name);
   }
-  MILLRACE_ASSIGN_OR_RETURN(auto values, ps::gather_vars(*client_, *slices_, names));
+  MILLRACE_ASSIGN_OR_RETURN(auto values, ps::gather_vars(*client_, *slices_, names, settings_.log));
   for (auto& [name, value] : values) scope_.local(name) = std::move(value);
   return devices_ == nullptr ? Ok() : devices_->share_all();
 }

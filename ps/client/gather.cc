@@ -84,6 +84,26 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
   return joined;
 }
 
+// Single numbers of updates, of which each server has its own, end up as one.
+void tell_differences(const OriginSlices& origin, llvm::ArrayRef<Value> values,
+                      const LogSink& log) {
+  const auto* const first = values.front().get_if<Tensor>();
+  const Dims dims(origin.origin.shape.begin(), origin.origin.shape.end());
+  if (first == nullptr || element_count(dims) != first->numel()) return;
+  for (size_t i = 1; i < values.size(); ++i) {
+    const auto* const other = values[i].get_if<Tensor>();
+    const bool same =
+        other != nullptr && other->bytes() == first->bytes() &&
+        std::memcmp(other->raw(), first->raw(), static_cast<size_t>(first->bytes())) == 0;
+    if (same) continue;
+    log(LogLevel::kWarning,
+        fmt::format("'{}' on {} is another one than on {}, which counts: servers have moved it in "
+                    "different steps",
+                    origin.origin.name, origin.slices[i]->endpoint, origin.slices[0]->endpoint));
+    return;
+  }
+}
+
 // The parameter of optimizer state; null if it is not known. Files without that fact leave only the
 // names: that of the state starts with that of its parameter.
 const OriginSlices* param_of(llvm::ArrayRef<OriginSlices> origins, const DistributedVar& state) {
@@ -176,7 +196,8 @@ StatusOr<Value> gather_table(Client& client, const SlicesFile& slices) {
 }
 
 StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesFile& slices,
-                                                   const std::vector<std::string>& names) {
+                                                   const std::vector<std::string>& names,
+                                                   const LogSink& log) {
   const std::set<std::string> wanted(names.begin(), names.end());
   std::map<std::string, Value> vars;
   const std::vector<OriginSlices> origins = transpiler::slices_by_origin(slices.overview);
@@ -186,17 +207,19 @@ StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesF
     for (const DistributedVar* const slice : origin.slices)
       places.emplace_back(slice->endpoint, slice->slice.name);
     MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> values, fetch(client, places));
+    tell_differences(origin, values, log);
     MILLRACE_ASSIGN_OR_RETURN(vars[origin.origin.name], join(origins, origin, std::move(values)));
   }
   return vars;
 }
 
-StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesFile& slices) {
+StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesFile& slices,
+                                                   const LogSink& log) {
   const std::string& table = slices.properties.distributed_lookup_table;
   std::vector<std::string> names;
   for (const OriginSlices& origin : transpiler::slices_by_origin(slices.overview))
     if (origin.origin.name != table) names.push_back(origin.origin.name);
-  StatusOr<std::map<std::string, Value>> vars = gather_vars(client, slices, names);
+  StatusOr<std::map<std::string, Value>> vars = gather_vars(client, slices, names, log);
   if (!vars.ok()) return vars;
   MILLRACE_ASSIGN_OR_RETURN(auto schedule, gather_schedule(client, slices));
   vars->merge(schedule);

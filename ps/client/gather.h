@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/log.h"
 #include "framework/base/status.h"
 #include "ps/client/client.h"
 #include "transpiler/distribute/slices_json.h"
@@ -13,16 +14,20 @@ namespace millrace::ps {
 /// Fetches parameters, optimizer state and the state of learning rate schedules from the servers,
 /// joins slices, and returns values by original name. Values that several servers hold identically
 /// are taken from the first server. Does not wait for barriers: call it when all trainers are done.
+/// \param log  is warned of values that differ although they should be the same: a server moves the
+///             powers of beta of a sparse table only in steps in which it has rows
 ///
 /// Errors: those of the calls; kInvalidData where the values of the servers do not make up a
 /// variable of the overview.
 StatusOr<std::map<std::string, Value>> gather_vars(Client& client,
-                                                   const transpiler::SlicesFile& slices);
+                                                   const transpiler::SlicesFile& slices,
+                                                   const LogSink& log);
 
 /// The same for some vars of the overview; must not include the distributed table.
 StatusOr<std::map<std::string, Value>> gather_vars(Client& client,
                                                    const transpiler::SlicesFile& slices,
-                                                   const std::vector<std::string>& names);
+                                                   const std::vector<std::string>& names,
+                                                   const LogSink& log);
 
 /// Offset of a slice of optimizer state that the overview lists as whole on every server although
 /// its parameter is split: the offset of the parameter's slice on that server. (The original's

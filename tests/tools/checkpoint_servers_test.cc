@@ -96,6 +96,26 @@ class CheckpointServers : public ::testing::Test {
   Tool tool_{{.name = "checkpoint", .purpose = {}, .examples = {}, .exit_codes = {}, .notes = {}}};
 };
 
+// Powers of beta, for example, which a server moves only in steps in which it has rows.
+TEST_F(CheckpointServers, TellsOfNumbersThatDifferFromServerToServer) {
+  std::string said;
+  const auto convert = [&](int64_t number, float first) {
+    save(0, number, 10 * number, 0);
+    save(1, number, 10 * number, first);
+    jobs::SourceOptions options;
+    options.slices = slices();
+    options.log = [&](LogLevel level, std::string_view text) {
+      if (level == LogLevel::kWarning) said += text;
+    };
+    const auto source = jobs::open_source(options, folder_.path());
+    return outcome(source.ok() ? Ok() : source.status());
+  };
+  EXPECT_EQ(convert(1, 0), "ok");
+  EXPECT_EQ(said, "");
+  EXPECT_EQ(convert(2, 5), "ok");
+  EXPECT_THAT(said, HasSubstr("'beta' of server 1 is another one than that of server 0"));
+}
+
 TEST_F(CheckpointServers, JoinsSlicesOfOneStep) {
   save(0, 1, 10, 0);
   save(0, 2, 20, 1000);

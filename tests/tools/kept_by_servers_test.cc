@@ -82,6 +82,32 @@ std::string with_batch_norm(std::string text, bool startup) {
   return text;
 }
 
+// Looks row 7 up in each step; main program and startup program.
+constexpr const char* kLookUpNet[2] = {R"(# millrace program 1
+
+block 0 {
+  param w: f32(100, 200)
+  var x: f32(-1, 200) need_check_feed
+  var ids: i64(4, 1)
+  var h: f32(4, 200)
+  var o: f32(4, 200)
+  var q: f32(4, 200)
+  var loss: f32(1)
+  fill_constant -> Out=ids {shape: [4l, 1l], value: 7.0, dtype: 3}
+  lookup_table Ids=ids W=w -> Out=h {is_sparse: true}
+  elementwise_add X=h Y=x -> Out=o
+  square X=o -> Out=q
+  mean X=q -> Out=loss
+}
+)",
+                                       R"(# millrace program 1
+
+block 0 {
+  persist w: f32(100, 200)
+  fill_constant -> Out=w {shape: [100l, 200l], value: 0.5, dtype: 5}
+}
+)"};
+
 struct KeptEnd {
   int code = -1;
   std::string output;
@@ -319,37 +345,33 @@ TEST_F(KeptByServers, WhatTrainersAloneHoldIsSavedAndLoaded) {
 // rows of the first step are those that the servers begin with, although the startup program of a
 // trainer only declares the table.
 TEST_F(KeptByServers, FirstLookUpsFindTheRowsOfTheServers) {
-  minimize_net(R"(# millrace program 1
-
-block 0 {
-  param w: f32(100, 200)
-  var x: f32(-1, 200) need_check_feed
-  var ids: i64(4, 1)
-  var h: f32(4, 200)
-  var o: f32(4, 200)
-  var q: f32(4, 200)
-  var loss: f32(1)
-  fill_constant -> Out=ids {shape: [4l, 1l], value: 7.0, dtype: 3}
-  lookup_table Ids=ids W=w -> Out=h {is_sparse: true}
-  elementwise_add X=h Y=x -> Out=o
-  square X=o -> Out=q
-  mean X=q -> Out=loss
-}
-)",
-               R"(# millrace program 1
-
-block 0 {
-  persist w: f32(100, 200)
-  fill_constant -> Out=w {shape: [100l, 200l], value: 0.5, dtype: 5}
-}
-)",
-               R"("learning_rate": 0.1)");
+  minimize_net(kLookUpNet[0], kLookUpNet[1], R"("learning_rate": 0.1)");
   const KeptEnd made = distribute();
   ASSERT_EQ(made.code, 0) << made.output;
   write_feeds(0, 3);
   succeed("run-program", with(alone(3), {"--save-persistables", at("one.npz")}));
   succeed("run-program", with(together(3), {"--save-persistables", at("after.npz")}));
   expect_alike("after.npz", "one.npz", {"w"});
+}
+
+// All ids are rows of the first slice, so the server of the second one never moves its powers of
+// beta.
+TEST_F(KeptByServers, PowersThatDifferFromServerToServerAreTold) {
+  write("net", kLookUpNet[0]);
+  write("net_startup", kLookUpNet[1]);
+  write("min.json",
+        R"({"losses": ["loss"], "optimizer": [{"type": "adam", "learning_rate": 0.1}]})");
+  succeed("transpile-program", {"--program", at("net"), "--startup", at("net_startup"),
+                                "--minimize", at("min.json"), "-o", at("alone"), "-q"});
+  const KeptEnd made = distribute();
+  ASSERT_EQ(made.code, 0) << made.output;
+  write_feeds(0, 3);
+  KeptWords words = with(together(3), {"--save-persistables", at("after.npz")});
+  std::erase(words, "-q");
+  const KeptEnd ended = run("run-program", words);
+  EXPECT_EQ(ended.code, 0) << ended.output;
+  EXPECT_THAT(ended.output, ::testing::ContainsRegex("beta1_pow_acc_0' on 127.0.0.1:730[01] is "
+                                                     "another one than on 127.0.0.1:730[01]"));
 }
 
 TEST_F(KeptByServers, WhatNeedsAWholeParameterIsRefusedOnSlices) {
