@@ -67,6 +67,10 @@ StatusOr<std::vector<int64_t>> rows_of_examples(const std::string& name, const T
   std::vector<int64_t> begins;
   const std::vector<LodLevel>& levels = tensor.lod().levels();
   const int64_t rows = tensor.rank() == 0 ? 0 : tensor.dim(0);
+  if (!levels.empty()) {
+    if (Status fits = tensor.lod().check(rows); !fits.ok())
+      return InvalidData("dump of field '{}': {}", name, fits.message());
+  }
   const int64_t found = levels.empty() ? rows : static_cast<int64_t>(levels.front().size()) - 1;
   if (found != examples)
     return InvalidData("dump of field '{}': expected a row for each of {} examples, found {}", name,

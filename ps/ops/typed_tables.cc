@@ -14,6 +14,7 @@
 #include "framework/op_attrs.h"
 #include "kernels/cpu/merge_rows.h"
 #include "ps/client/failed.h"
+#include "ps/ops/row_instances.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/table/trainer_tables.h"
 
@@ -161,23 +162,6 @@ class PerInstance {
   std::vector<float> values_;
 };
 
-// The instance that each id belongs to: by LoD if there is one, else by row.
-std::vector<size_t> instances_of(const Tensor& ids) {
-  std::vector<size_t> result(static_cast<size_t>(ids.numel()));
-  const auto& levels = ids.lod().levels();
-  if (!levels.empty()) {
-    const LodLevel& level = levels.back();
-    for (size_t i = 0; i + 1 < level.size(); ++i) {
-      for (int64_t at = level[i]; at < level[i + 1]; ++at) result[static_cast<size_t>(at)] = i;
-    }
-    return result;
-  }
-  const size_t rows = ids.rank() == 0 ? 1 : static_cast<size_t>(ids.dim(0));
-  const size_t each = rows == 0 ? 1 : result.size() / rows;
-  for (size_t i = 0; i < result.size(); ++i) result[i] = i / std::max<size_t>(1, each);
-  return result;
-}
-
 // The gradients of all lookups of a table in one var, which the program has changed together.
 class GradientRows {
  public:
@@ -251,7 +235,9 @@ Status write_lookup(Push& push, const ControlContext& ctx, int32_t k, const RowC
   if (common == nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(from, gradient_at(push, ctx, k, ids->numel()));
   }
-  const std::vector<size_t> instances = instances_of(*ids);
+  StatusOr<std::vector<size_t>> found = instances_of(*ids);
+  if (!found.ok()) return failed(fmt::format("Ids[{}]: {}", k, found.status().message()));
+  const std::vector<size_t> instances = *std::move(found);
   if (!instances.empty() &&
       !(counts.shows.covers(instances.back() + 1) && counts.clicks.covers(instances.back() + 1)))
     return failed(

@@ -66,6 +66,15 @@ TEST_F(StepDumpTest, WritesALinePerExampleAndParameter) {
             "2:0\tprob:2:0.25:0.75\tids:2:7:9\n2:1\tprob:2:0.1:0.9\tids:1:-1\n(2,w):0.5:-1\n");
 }
 
+// As an op hands it on whose result has other rows.
+TEST_F(StepDumpTest, ALodOfOtherRowsIsAnError) {
+  auto dump = StepDump::open(options_);
+  ASSERT_TRUE(dump.ok()) << dump.status().to_string();
+  NamedValues values = values_of_step();
+  values["ids"].as<Tensor>().set_lod(Lod({{0, 2, 9}}));
+  EXPECT_THAT((*dump)->write(0, 2, {}, values).to_string(), HasSubstr("dump of field 'ids': "));
+}
+
 TEST_F(StepDumpTest, StepsThatAreMadeAgainAreWrittenOnce) {
   options_.fields = {};
   auto dump = StepDump::open(options_);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ps/ops/row_instances.h"
 #include "ps/table/client_caller.h"
 #include "ps/table/dense_table.h"
 #include "ps/table/sparse_table.h"
@@ -54,6 +55,16 @@ class TypedTables : public ::testing::Test {
   TableHandler tables_{kTrainers};
   ServerOptions options_;
 };
+
+TEST(RowInstances, AreSequencesOrRows) {
+  Tensor ids;
+  ASSERT_TRUE(ids.resize(DType::kInt64, {3, 2}).ok());
+  EXPECT_THAT(*instances_of(ids), ElementsAre(0, 0, 1, 1, 2, 2));
+  ids.set_lod(Lod({{0, 2, 3}}));
+  EXPECT_THAT(*instances_of(ids), ElementsAre(0, 0, 0, 0, 1, 1));
+  ids.set_lod(Lod({{0, 2, 9}}));
+  EXPECT_EQ(instances_of(ids).status().code(), StatusCode::kInvalidData);
+}
 
 TEST_F(TypedTables, LiveBesideTheVarsOfTheProgram) {
   TestServer server(way_, sync_server(kTrainers), kTypedTablesStart, options_);
