@@ -402,8 +402,8 @@ int millrace::tools::migrate(int argc, char** argv) {
             "onnx: LoD of a feed x becomes the inputs x.lod0, x.lod1, ... (int64 offsets).",
             "pir: -o PREFIX writes PREFIX.json and PREFIX.pdiparams, for PaddlePaddle 3.3.",
             "pir: training and startup programs as well; without parameters, only PREFIX.json.",
-            "program: reads an ONNX file, or PREFIX.json and PREFIX.pdiparams of PaddlePaddle 3.3; "
-            "-o DIR gets __model__ and __params__."},
+            "program: reads an ONNX file, or PREFIX.json and PREFIX.pdiparams of PaddlePaddle 3.3.",
+            "program: -o DIR gets __model__ and __params__."},
        .unread = {"--seed"}});
   MigrateFlags flags;
   tool.app()

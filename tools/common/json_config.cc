@@ -79,7 +79,8 @@ std::vector<CLI::ConfigItem> JsonConfig::from_config(std::istream& input) const 
     if (!keys_.insert(option->get_lnames().front()).second)
       fail(InvalidArgument("configuration: '{}' is given twice", key));
     if (value.is_null()) continue;
-    const bool empty = value.empty() || (value.is_string() && value == "");
+    const bool empty =
+        value.empty() || (value.is_string() && value.get_ref<const std::string&>().empty());
     if ((is_switch(*option) || is_flag(*option)) && (empty || value.is_object())) {
       fail(InvalidArgument("configuration: '{}': expected true or false, found {}", key,
                            value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace)));

@@ -18,8 +18,8 @@ constexpr int64_t kLongestMs = int64_t{1} << 40;
 constexpr const char* kNeighbour = "127.0.0.1:0";
 
 // What flags and environment say; the rank and the number of ranks are those of the environment.
-StatusOr<executor::GroupOptions> group_options(const RankFlags& flags, const std::string& job_key,
-                                               const JobEnvironment& job) {
+// Without the key, which one process needs not have.
+StatusOr<executor::GroupOptions> group_options(const RankFlags& flags, const JobEnvironment& job) {
   executor::GroupOptions options;
   options.endpoints =
       flags.endpoints.empty() ? job.trainer_endpoints : fleet::split_list(flags.endpoints);
@@ -32,7 +32,6 @@ StatusOr<executor::GroupOptions> group_options(const RankFlags& flags, const std
   options.folder = flags.rendezvous;
   options.by_mpirun = job.by_mpirun;
   options.job = job.job;
-  MILLRACE_ASSIGN_OR_RETURN(options.key, read_job_key(job_key));
   return options;
 }
 
@@ -72,13 +71,14 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags,
                                                         const std::string& job_key) {
   MILLRACE_ASSIGN_OR_RETURN(const JobEnvironment job,
                             fleet::read_job_environment(fleet::process_environment()));
-  MILLRACE_ASSIGN_OR_RETURN(executor::GroupOptions options, group_options(flags, job_key, job));
+  MILLRACE_ASSIGN_OR_RETURN(executor::GroupOptions options, group_options(flags, job));
   if (flags.rank >= 0) options.settings.rank = flags.rank;
   if (job.role == "PSERVER" || options.settings.size <= 1)
     return std::shared_ptr<executor::Rings>();
   if (options.settings.rank >= options.settings.size)
     return Status(StatusCode::kUsage, fmt::format("--rank: expected a rank below {}, found {}",
                                                   options.settings.size, options.settings.rank));
+  MILLRACE_ASSIGN_OR_RETURN(options.key, read_job_key(job_key));
   if (options.endpoints.empty() && !job.master.empty()) {
     // Rank 0 keeps the store in the folder. The other ranks are only known to be on this machine.
     options.endpoints.assign(static_cast<size_t>(options.settings.size), kNeighbour);
@@ -94,7 +94,7 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_trainer(
     int trainer, int trainers) {
   MILLRACE_ASSIGN_OR_RETURN(const JobEnvironment job,
                             fleet::read_job_environment(fleet::process_environment()));
-  MILLRACE_ASSIGN_OR_RETURN(executor::GroupOptions options, group_options(flags, job_key, job));
+  MILLRACE_ASSIGN_OR_RETURN(executor::GroupOptions options, group_options(flags, job));
   options.settings.rank = trainer;
   options.settings.size = trainers;
   if (options.endpoints.empty()) options.endpoints = endpoints;
@@ -110,6 +110,7 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_trainer(
             "--fleet");
   if (options.engine == executor::GroupEngine::kNccl)
     return Unimplemented("--engine nccl of a trainer: its dense gradients are in host memory");
+  MILLRACE_ASSIGN_OR_RETURN(options.key, read_job_key(job_key));
   return make_rings(options);
 }
 

@@ -54,7 +54,7 @@ Status run_pass(const Tool& tool, const TranspileOptions& flags, std::unique_ptr
     options.check_changes = false;
   }
   options.error_note = tp::ErrorNote::kNothing;
-  const Status status = tp::PassManager::of(std::move(pass)).run(main, context, options).status();
+  Status status = tp::PassManager::of(std::move(pass)).run(main, context, options).status();
   for (const std::string& warning : context.remarks) tool.log(LogLevel::kWarning, warning);
   if (status.ok() && flags.timing) tool.log(LogLevel::kInfo, "\n" + watched.times());
   return status;
