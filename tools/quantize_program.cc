@@ -169,7 +169,6 @@ void add_options(Tool& tool, QuantizeFlags& flags) {
       ->capture_default_str();
   app.add_option("--percentile", flags.percentile, "share that the scale covers, in percent")
       ->type_name("P")
-      ->check(positive_number())
       ->capture_default_str();
   app.add_option("--types", flags.types,
                  "op types to quantise; default: conv2d, depthwise_conv2d, mul, matmul, matmul_v2")
