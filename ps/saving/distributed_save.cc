@@ -110,8 +110,8 @@ Status save_distributed_persistables(const SavingTrainer& trainer,
   Names stale;
   std::ranges::copy_if(plan.local_vars, std::back_inserter(stale),
                        [&](const std::string& name) { return params.contains(name); });
-  MILLRACE_ASSIGN_OR_RETURN(auto fresh,
-                            gather_vars(trainer.link->client(), *trainer.slices, stale, ignore_log));
+  MILLRACE_ASSIGN_OR_RETURN(
+      auto fresh, gather_vars(trainer.link->client(), *trainer.slices, stale, ignore_log));
   std::map<std::string, Value> typed;
   MILLRACE_RETURN_IF_ERROR(gather_typed(trainer, nullptr, typed));
   // Only servers know the state of the schedule; trainers that declare the var have its initial
