@@ -195,6 +195,7 @@ class EqualJob {
       ASSERT_TRUE(gathered.ok()) << gathered.status().to_string();
       params_["emb"] = elements_of(*gathered);
     }
+    const std::lock_guard lock(keeping_);
     for (const auto& [name, values] : of_workers[0]) params_[name] = values;
   }
 
