@@ -299,7 +299,8 @@ Status TrainerJob::run_startup() {
       if (program_->root().has_writers(name)) tables.push_back(name.str());
   }
   if (tables.empty()) return Ok();
-  MILLRACE_ASSIGN_OR_RETURN(auto values, ps::gather_vars(*client_, *slices_, tables, settings_.log));
+  MILLRACE_ASSIGN_OR_RETURN(auto values,
+                            ps::gather_vars(*client_, *slices_, tables, settings_.log));
   for (auto& [name, value] : values) scope_.local(name) = std::move(value);
   fetched_.insert(tables.begin(), tables.end());
   return Ok();
