@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include <llvm/ADT/DenseMap.h>
-#include <llvm/ADT/STLExtras.h>
 
 #include "framework/names.h"
 #include "framework/program.h"
 #include "kernels/cpu/layouts.h"
+#include "ops/random_numbers.h"
 
 namespace millrace::executor {
 namespace op_work {
@@ -104,18 +104,11 @@ int64_t bytes_of(const Op& op, const ops::OpDef& def, llvm::ArrayRef<Slot> slots
   return total;
 }
 
-// Gradient ops have the attribute but draw no numbers.
-bool draws_random_numbers(const CompiledOp& compiled) {
-  return compiled.def->forward() == nullptr &&
-         llvm::any_of(compiled.def->attrs(),
-                      [](const ops::AttrDef& attr) { return attr.name.contains("seed"); });
-}
-
 bool runs_alone(const CompiledOp& compiled, const kernels::KernelRegistry& kernels) {
   const llvm::StringRef type = compiled.op->type();
   return compiled.control || kernels.find(type) == nullptr || compiled.op->outputs().empty() ||
          compiled.def->has_side_effects() || compiled.def->capability() != ops::Capability::kPure ||
-         draws_random_numbers(compiled) || kernels::keeps_private_layouts(type) ||
+         ops::draws_random_numbers(*compiled.def) || kernels::keeps_private_layouts(type) ||
          type == "coalesce_tensor" || type.startswith("sync_");
 }
 

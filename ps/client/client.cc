@@ -435,10 +435,15 @@ Status Client::call(Call& call) {
 }
 
 Status Client::call_all(llvm::MutableArrayRef<Call> calls) {
-  std::vector<Status> results(calls.size());
-  call_pool_.run(calls.size(), [&](size_t i) { results[i] = call(calls[i]); });
-  for (Status& status : results) MILLRACE_RETURN_IF_ERROR(std::move(status));
-  return Ok();
+  // what failed first may be why others fail later
+  Status first;
+  std::mutex mutex;
+  call_pool_.run(calls.size(), [&](size_t i) {
+    Status status = call(calls[i]);
+    const std::lock_guard lock(mutex);
+    if (first.ok()) first = std::move(status);
+  });
+  return first;
 }
 
 StatusOr<ServerMode> Client::mode_of(const std::string& endpoint) {

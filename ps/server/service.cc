@@ -309,8 +309,9 @@ void Service::wait_until_notified(std::unique_lock<std::mutex>& lock) {
   core_->changed.wait_for(lock, kNotifyTimeout, [this] {
     if (stopping_) return true;
     for (int id = 0; id < core_->trainers.count(); ++id) {
-      if (core_->trainers.at(id).life == Trainer::Life::kLive && notified_.count(id) == 0)
-        return false;
+      const Trainer::Life life = core_->trainers.at(id).life;
+      const bool is_here = life == Trainer::Life::kLive || life == Trainer::Life::kGathering;
+      if (is_here && notified_.count(id) == 0) return false;
     }
     return true;
   });

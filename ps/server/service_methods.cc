@@ -198,7 +198,11 @@ Status Service::prefetch(const Call& call, const protocol::Prefetch& message) {
 
 Status Service::complete(const Call& call, const protocol::Complete& message) {
   const int id = call.trainer();
-  if (core_->options.tables != nullptr) MILLRACE_RETURN_IF_ERROR(core_->options.tables->leave(id));
+  if (TableHandler* const own = core_->options.tables; own != nullptr) {
+    // those of synchronous jobs go back first
+    if (message.stays && steps_ == nullptr) MILLRACE_RETURN_IF_ERROR(own->check_ready());
+    MILLRACE_RETURN_IF_ERROR(own->leave(id));
+  }
   std::unique_lock lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(core_->check_served(call.request));
   if (steps_ != nullptr) {

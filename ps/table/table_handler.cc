@@ -144,10 +144,11 @@ Value TableHandler::take_spare() {
 
 Status TableHandler::pull(const Request& from, const protocol::Pull& pull, ReplySink& reply) {
   MILLRACE_ASSIGN_OR_RETURN(Table* const table, table_of(pull.table));
-  MILLRACE_RETURN_IF_ERROR(check_ready(pull.table));
   const std::vector<const Value*> args = args_of(pull.args);
   Value answer = take_spare();
-  Status status = table->pull(pull.kind, {from.caller.trainer, from.sequence, args}, answer);
+  Status status = check_ready();
+  if (status.ok())
+    status = table->pull(pull.kind, {from.caller.trainer, from.sequence, args}, answer);
   if (status.ok()) status = reply.put("rows", answer);
   const std::lock_guard lock(mutex_);
   spare_.push_back(std::move(answer));
@@ -165,12 +166,11 @@ Status TableHandler::push(const Request& from, const protocol::Push& push) {
   return std::move(status).with_note(fmt::format("in a push to table {}", push.table));
 }
 
-Status TableHandler::check_ready(int64_t id) const {
+Status TableHandler::check_ready() const {
   if (is_ready()) return Ok();
   return Status(StatusCode::kDistributed,
-                fmt::format("table {} has no values: trainer 0 sends them when the job starts, and "
-                            "this server was started later",
-                            id))
+                "the tables of this server have no values: trainer 0 sends them when the job "
+                "starts, and this server was started later")
       .with_hint("a server that is started again needs a snapshot (--snapshot-dir)");
 }
 
@@ -180,7 +180,7 @@ Status TableHandler::check_update(int64_t id) const {
     return InvalidArgument(
         "gradients and rates of a synchronous job are sent with the send barrier of a step");
   if (dynamic_cast<RateTable*>(tables_.at(id).get()) != nullptr) return Ok();
-  return check_ready(id);
+  return check_ready();
 }
 
 TableHandler::Carried& TableHandler::carried_of(const Caller& caller) {

@@ -69,6 +69,9 @@ class TableHandler final : public Handler {
   /// True if the tables have the values of a job: they need none, a snapshot was loaded, trainers
   /// have met after setting them (a kInit barrier), or, in steps, all dense tables are set.
   [[nodiscard]] bool is_ready() const;
+  /// Errors: kDistributed if not is_ready(). A trainer that is done must not end well then: what it
+  /// has sent is lost with the server that had it.
+  [[nodiscard]] Status check_ready() const;
   /// A snapshot was loaded. Barriers continue at the phases that trainers name.
   void resume();
   /// Values that trainers send to those tables in a step.
@@ -116,7 +119,6 @@ class TableHandler final : public Handler {
   Status barrier(const Request& request, Deadline deadline);
   /// Errors: kInvalidArgument if the id already has a table.
   Status insert(int id, std::unique_ptr<Table> table);
-  [[nodiscard]] Status check_ready(int64_t id) const;
   [[nodiscard]] Status check_update(int64_t id) const;
   [[nodiscard]] StatusOr<Table*> table_of(int64_t id) const;
   Value take_spare();

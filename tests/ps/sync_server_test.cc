@@ -272,6 +272,31 @@ TEST(SyncServer, ASilentTrainerEndsTheJob) {
   EXPECT_THAT(status.to_string(), HasSubstr("fetch-barrier) is lost"));
 }
 
+// A trainer that has done its steps and reads the results is between two calls, too.
+TEST(SyncServer, WhoHasFinishedHearsWhyTheServerEnds) {
+  const auto way = transport_sync_server();
+  ServerOptions options;
+  options.silence_timeout = std::chrono::milliseconds(400);
+  TestServer server(way, async_server(2), kSyncServerStart, options);
+  TestTrainer trainer(way, 0, 20'000, "", 0, 50);
+  std::atomic<bool> heard = false;
+  std::thread first([&] {
+    ASSERT_TRUE(trainer.client().mode_of("server").ok());
+    ASSERT_TRUE(trainer.client().complete(true).ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    EXPECT_THAT(trainer.call(Method::kFetchBarrier, "w").to_string(), HasSubstr("is lost"));
+    heard = true;
+  });
+  {
+    TestTrainer silent(way, 1);
+    EXPECT_TRUE(silent.client().mode_of("server").ok());
+    EXPECT_TRUE(silent.client().complete(true).ok());
+  }
+  EXPECT_THAT(server.end().to_string(), HasSubstr("trainer 1"));
+  EXPECT_TRUE(heard);
+  first.join();
+}
+
 TEST(SyncServer, AnElasticJobGoesOnWithoutASilentTrainer) {
   const auto way = transport_sync_server();
   ServerOptions options;

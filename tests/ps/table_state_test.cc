@@ -137,8 +137,8 @@ TEST_F(HandlerReadiness, AsynchronousTablesWaitForTheBarrierAfterTheFirstValues)
   TableHandler tables(1);
   ASSERT_TRUE(tables.add(2, adam_of_three()).ok());
   tables.wait_for_values();
-  EXPECT_THAT(pull(tables).message(), HasSubstr("table 2 has no values: trainer 0 sends them"));
-  EXPECT_THAT(push(tables, PushKind::kUpdate).message(), HasSubstr("has no values"));
+  EXPECT_THAT(pull(tables).message(), HasSubstr("have no values: trainer 0 sends them"));
+  EXPECT_THAT(push(tables, PushKind::kUpdate).message(), HasSubstr("have no values"));
   ASSERT_TRUE(push(tables, PushKind::kValues).ok());
   EXPECT_FALSE(tables.is_ready());
   ASSERT_TRUE(tables.arrive({CommBarrier::kInit, 1}, 0, std::chrono::steady_clock::now()).ok());

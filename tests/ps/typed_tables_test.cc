@@ -116,6 +116,24 @@ TEST_F(TypedTables, ARepeatedPushCountsOnce) {
   EXPECT_THAT(values, ElementsAre(-4, -8, -12));  // two pushes, not four
 }
 
+// A server that was started again has lost what trainers have sent before: they must not end well.
+TEST_F(TypedTables, NobodyIsDoneAtAServerWithoutValues) {
+  tables_.wait_for_values();
+  TestServer server(way_, async_server(kTrainers), kTypedTablesStart, options_);
+  Both late(way_, 0);
+  ASSERT_TRUE(late.client->mode_of("server").ok());
+  EXPECT_THAT(late.client->complete(true).to_string(), HasSubstr("this server was started later"));
+  tables_.resume();
+  Both other(way_, 1);
+  ASSERT_TRUE(other.client->mode_of("server").ok());
+  std::thread peer([&] { EXPECT_TRUE(other.client->complete(true).ok()); });
+  EXPECT_TRUE(late.client->complete(true).ok());
+  peer.join();
+  EXPECT_TRUE(late.trainer.leave().ok());
+  EXPECT_TRUE(other.trainer.leave().ok());
+  EXPECT_TRUE(server.end().ok());
+}
+
 // The barriers do not wait for trainers that are done: one leaves the tables, the other the job.
 TEST_F(TypedTables, NobodyWaitsForWhoIsDone) {
   for (const bool leaves_job : {false, true}) {

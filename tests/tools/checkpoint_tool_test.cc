@@ -1,17 +1,15 @@
 // checkpoint as a process: every command, streams, exit codes, and files that equal those of the
 // original, byte by byte.
 
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
-#include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/support/run_tool.h"
 
 namespace millrace::tools {
 namespace {
@@ -25,11 +23,6 @@ constexpr const char* kCombined = "tests/data/models/linear/params";
 constexpr const char* kCombinedProgram = "tests/data/models/linear/__model__";
 constexpr const char* kOriginal = "tests/data/checkpoint_original";
 
-struct CheckpointToolTestResult {
-  int code;
-  std::string out;  ///< stdout and stderr
-};
-
 class CheckpointTool : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -41,25 +34,9 @@ class CheckpointTool : public ::testing::Test {
 
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
 
-  static CheckpointToolTestResult run(const std::string& arguments) {
-    return run_tool("checkpoint " + arguments);
-  }
-  static CheckpointToolTestResult run_tool(const std::string& arguments) {
-    const char* const folder = std::getenv("MILLRACE_BIN_DIR");
-    EXPECT_NE(folder, nullptr);
-    const std::string command =
-        std::string(folder == nullptr ? "." : folder) + "/" + arguments + " 2>&1";
-    std::FILE* const pipe = ::popen(command.c_str(), "r");
-    CheckpointToolTestResult result{-1, ""};
-    std::array<char, 4096> buffer{};
-    for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-      result.out.append(buffer.data(), got);
-    const int status = ::pclose(pipe);
-    result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return result;
-  }
+  static ToolEnd run(const std::string& arguments) { return run_tool("checkpoint " + arguments); }
   static void succeed(const std::string& arguments) {
-    const CheckpointToolTestResult result = run(arguments);
+    const ToolEnd result = run(arguments);
     EXPECT_EQ(result.code, 0) << arguments << "\n" << result.out;
   }
   static std::string bytes(const std::string& path) {
@@ -105,7 +82,7 @@ TEST_F(CheckpointTool, KeepsLodAndRows) {
 TEST_F(CheckpointTool, ListsShowsAndRemoves) {
   for (const int step : {1, 2, 10}) make_checkpoint(step);
   std::filesystem::create_directories(path("ck/step-5"));
-  const CheckpointToolTestResult list = run("list --json " + path("ck"));
+  const ToolEnd list = run("list --json " + path("ck"));
   EXPECT_EQ(list.code, 0);
   const json rows = json::parse(list.out)["checkpoints"];
   ASSERT_EQ(rows.size(), 4);
@@ -113,16 +90,16 @@ TEST_F(CheckpointTool, ListsShowsAndRemoves) {
   EXPECT_EQ(rows[3]["tensors"], 2);
   EXPECT_FALSE(rows[2]["complete"]);
   EXPECT_THAT(run("list " + path("ck")).out, HasSubstr("complete"));
-  const CheckpointToolTestResult show = run("show " + path("ck") + " fc_0.w_0");
+  const ToolEnd show = run("show " + path("ck") + " fc_0.w_0");
   EXPECT_THAT(show.out, AllOf(HasSubstr("[13, 1]"), HasSubstr("1.94002"),
                               HasSubstr("slice at [0, 0] of shape [13, 1]")));
-  const CheckpointToolTestResult unknown = run("show " + path("ck") + " fc_0.w_1");
+  const ToolEnd unknown = run("show " + path("ck") + " fc_0.w_1");
   EXPECT_EQ(unknown.code, 3);
   EXPECT_THAT(unknown.out, HasSubstr("did you mean 'fc_0.w_0'?"));
   const json shown = json::parse(run("show -q --json --step 2 " + path("ck")).out);
   EXPECT_EQ(shown["step"], 2);
   EXPECT_EQ(json::parse(run("show -q --json --step 2 " + path("ck/step-2")).out)["step"], 2);
-  const CheckpointToolTestResult other = run("show --step 7 " + path("ck/step-2"));
+  const ToolEnd other = run("show --step 7 " + path("ck/step-2"));
   EXPECT_EQ(other.code, 3);
   EXPECT_THAT(other.out, HasSubstr("--step: expected a checkpoint of step 7, found one of step 2"));
   EXPECT_EQ(shown["tensors"][1]["parts"][0]["shape"], json({13, 1}));
@@ -137,22 +114,21 @@ TEST_F(CheckpointTool, VerifiesAndFallsBack) {
   make_checkpoint(2);
   succeed("verify " + path("ck"));
   succeed("verify " + path("ck") + " --program " + kSeparate + "/__model__");
-  const CheckpointToolTestResult other =
-      run("verify " + path("ck") + " --program " + kCombinedProgram);
+  const ToolEnd other = run("verify " + path("ck") + " --program " + kCombinedProgram);
   EXPECT_EQ(other.code, 1);
   EXPECT_THAT(other.out, HasSubstr("'w': the program has this variable, the checkpoint does not"));
   const std::string file = path("ck/step-2/data-0-0.safetensors");
   std::string content = bytes(file);
   content.back() = static_cast<char>(content.back() ^ 1);
   put(file, content);
-  const CheckpointToolTestResult flipped = run("verify -q --json " + path("ck"));
+  const ToolEnd flipped = run("verify -q --json " + path("ck"));
   EXPECT_EQ(flipped.code, 1);
   const json report = json::parse(flipped.out.substr(flipped.out.find("{\n")));
   EXPECT_FALSE(report["ok"]);
   EXPECT_EQ(report["findings"].size(), 2);
   EXPECT_THAT(run("verify " + path("ck")).out,
               AllOf(HasSubstr("data-0-0.safetensors, 'fc_0.w_0'"), HasSubstr("expected checksum")));
-  const CheckpointToolTestResult good = run("show --last-good " + path("ck"));
+  const ToolEnd good = run("show --last-good " + path("ck"));
   EXPECT_EQ(good.code, 0);
   EXPECT_THAT(good.out, AllOf(HasSubstr("skipped"), HasSubstr("step 1,")));
   EXPECT_EQ(run("verify " + path("nothing")).code, 3);
@@ -179,7 +155,7 @@ TEST_F(CheckpointTool, OptionsOfOtherCommandsAreRefused) {
   make_checkpoint(2);
   for (const char* const words :
        {"reshard --vars fc_0.b_0 --ranks 2 -o ", "convert --to npz --ranks 2 -o "}) {
-    const CheckpointToolTestResult refused = run(words + path("out") + " " + path("ck"));
+    const ToolEnd refused = run(words + path("out") + " " + path("ck"));
     EXPECT_EQ(refused.code, 2) << words;
     EXPECT_THAT(refused.out, HasSubstr("does not read it, only"));
   }
@@ -200,8 +176,7 @@ TEST_F(CheckpointTool, OptionsThatAnInputDoesNotReadAreRefused) {
   succeed("convert " + path("ck") + " --to npz -q -o " + path("a.npz"));
   for (const char* const words :
        {"--step 1", "--last-good", "--slices s.json", "--program p", "--beside d"}) {
-    const CheckpointToolTestResult refused =
-        run(std::string("show ") + words + " " + path("a.npz"));
+    const ToolEnd refused = run(std::string("show ") + words + " " + path("a.npz"));
     EXPECT_EQ(refused.code, 2) << words << refused.out;
     EXPECT_THAT(refused.out, HasSubstr(std::string(words).substr(0, std::string(words).find(' ')) +
                                        " has no effect: it is for "));
@@ -235,11 +210,11 @@ TEST_F(CheckpointTool, ComparesWithTolerance) {
   std::string content = bytes(path("sep/fc_0.b_0"));
   content[content.size() - 4] = static_cast<char>(content[content.size() - 4] ^ 1);  // one ulp
   put(path("sep/fc_0.b_0"), content);
-  const CheckpointToolTestResult differ = run("diff " + path("ck") + " " + path("sep"));
+  const ToolEnd differ = run("diff " + path("ck") + " " + path("sep"));
   EXPECT_EQ(differ.code, 1);
   EXPECT_THAT(differ.out, HasSubstr("fc_0.b_0: 1 elements differ"));
   succeed("diff --rtol 1e-6 " + path("ck") + " " + path("sep"));
-  const CheckpointToolTestResult none = run("diff --vars 'gc_*' " + path("ck") + " " + path("sep"));
+  const ToolEnd none = run("diff --vars 'gc_*' " + path("ck") + " " + path("sep"));
   EXPECT_EQ(none.code, 3) << "nothing was compared";
   EXPECT_THAT(none.out, HasSubstr("no variable to compare"));
   const json report = json::parse(run("diff -q --json " + path("ck") + " " + path("sep")).out);
@@ -259,9 +234,8 @@ TEST_F(CheckpointTool, ExportsAModel) {
           " --params-filename __params__ -o " + path("m1"));
   EXPECT_EQ(bytes(path("m1/__params__")), bytes(std::string(kSeparate) + "/fc_0.b_0") +
                                               bytes(std::string(kSeparate) + "/fc_0.w_0"));
-  const CheckpointToolTestResult missing =
-      run(std::string("export ") + path("ck") + " --model-dir tests/data/models/linear -o " +
-          path("m2"));
+  const ToolEnd missing = run(std::string("export ") + path("ck") +
+                              " --model-dir tests/data/models/linear -o " + path("m2"));
   EXPECT_EQ(missing.code, 3);
   EXPECT_THAT(missing.out, HasSubstr("'b': no input has the var"));
 }
@@ -276,8 +250,8 @@ TEST_F(CheckpointTool, ExportsNoVariableThatTwoInputsHaveWithDifferentValues) {
   content.back() = static_cast<char>(content.back() ^ 1);
   put(path("same/fc_0.b_0"), content);
   for (const char* const dry : {"", " --dry-run"}) {
-    const CheckpointToolTestResult differ = run("export " + path("one.npz") + " " + path("ck") +
-                                                " " + path("same") + model + path("m2") + dry);
+    const ToolEnd differ = run("export " + path("one.npz") + " " + path("ck") + " " + path("same") +
+                               model + path("m2") + dry);
     EXPECT_EQ(differ.code, 3);
     EXPECT_THAT(differ.out, HasSubstr("'fc_0.b_0': inputs 2 and 3 have different values"));
   }
@@ -297,7 +271,7 @@ TEST_F(CheckpointTool, RunsGoOnExactly) {
       path("d.csv");
   const std::string save = " --save-every 3 --checkpoint-dir " + path("ck");
   const auto trained = [&](const std::string& rest) {
-    const CheckpointToolTestResult result = run_tool(train + rest);
+    const ToolEnd result = run_tool(train + rest);
     EXPECT_EQ(result.code, 0) << result.out;
   };
   trained(" --epochs 4 --save-persistables " + path("whole.npz"));
@@ -313,7 +287,7 @@ TEST_F(CheckpointTool, RunsGoOnExactly) {
           path("last.npz"));
   succeed("diff " + path("whole.npz") + " " + path("last.npz"));
   // What another run would save there is older than these, so it would be removed at once.
-  const CheckpointToolTestResult fresh = run_tool(train + save);
+  const ToolEnd fresh = run_tool(train + save);
   EXPECT_EQ(fresh.code, 3);
   EXPECT_THAT(fresh.out, HasSubstr("--checkpoint-dir: expected no checkpoints before a run that "
                                    "starts from the beginning, found one of step 15"));
@@ -345,7 +319,7 @@ TEST_F(CheckpointTool, SnapshotsOfServersAreListedAndVerified) {
   EXPECT_THAT(run("list " + path("snap")).out, HasSubstr("server"));
   succeed("verify " + path("snap"));
   put(path("snap/server-1/step-3/data-0-0.safetensors"), "damaged");
-  const CheckpointToolTestResult bad = run("verify " + path("snap"));
+  const ToolEnd bad = run("verify " + path("snap"));
   EXPECT_EQ(bad.code, 1);
   EXPECT_THAT(bad.out, HasSubstr("server-1/step-3"));
 }
@@ -379,7 +353,7 @@ block 0 {
   data.close();
   for (const std::string devices : {"cpu:1", "cpu:2"}) {
     const auto trained = [&](const std::string& rest, int seed = 5, std::string on = "") {
-      const CheckpointToolTestResult result = run_tool(
+      const ToolEnd result = run_tool(
           "run-program --program " + path("main.txt") + " --startup " + path("startup.txt") +
           " --columns x=0:3 --batch-size 8 --data " + path("d.csv") + " --fetch s --force -o " +
           path("o.npz") + " --checkpoint-dir " + path(devices) + " --devices " +
@@ -419,12 +393,12 @@ TEST_F(CheckpointTool, ReportsAndDryRuns) {
       {model + " --params-filename __params__", path("o.one")}};
   for (const auto& [command, output] : commands) {
     const std::string whole = command + " -o " + output;
-    const CheckpointToolTestResult dry = run(whole + " --dry-run");
+    const ToolEnd dry = run(whole + " --dry-run");
     EXPECT_EQ(dry.code, 0) << dry.out;
     EXPECT_THAT(dry.out, AllOf(HasSubstr("would write " + output), HasSubstr("2 vars"))) << command;
     EXPECT_TRUE(json::parse(run(whole + " --dry-run -q --json").out)["dry_run"]);
     EXPECT_FALSE(std::filesystem::exists(output)) << command;
-    const CheckpointToolTestResult real = run(whole + " -q --json");
+    const ToolEnd real = run(whole + " -q --json");
     ASSERT_EQ(real.code, 0) << real.out;
     const json report = json::parse(real.out);
     EXPECT_EQ(report["schema"]["version"], 1);
@@ -453,7 +427,7 @@ TEST_F(CheckpointTool, ComparesWholeNumbersExactly) {
     put(folder + "/n", bytes + value);
   }
   succeed("diff " + path("odd") + " " + path("odd"));
-  const CheckpointToolTestResult differ = run("diff " + path("even") + " " + path("odd"));
+  const ToolEnd differ = run("diff " + path("even") + " " + path("odd"));
   EXPECT_EQ(differ.code, 1);
   EXPECT_THAT(differ.out, HasSubstr("n: 1 elements differ"));
 }
@@ -471,7 +445,7 @@ TEST_F(CheckpointTool, GarbageOfServers) {
 }
 
 TEST_F(CheckpointTool, RefusesWrongUse) {
-  const CheckpointToolTestResult unknown = run("verfy x");
+  const ToolEnd unknown = run("verfy x");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.out, HasSubstr("did you mean 'verify'?"));
   EXPECT_EQ(run("diff a").code, 2);
@@ -482,7 +456,7 @@ TEST_F(CheckpointTool, RefusesWrongUse) {
   EXPECT_EQ(run("reshard " + path("ck") + " --ranks 2 -o " + path("ck/step-1")).code, 2);
   EXPECT_EQ(run("gc " + path("ck") + " --keep 0").code, 2);
   EXPECT_EQ(run("show " + path("ck") + " fc_0.w_0 --vars fc_0.b_0").code, 2);
-  const CheckpointToolTestResult none = run("show " + path("ck") + " --vars 'gc_*'");
+  const ToolEnd none = run("show " + path("ck") + " --vars 'gc_*'");
   EXPECT_EQ(none.code, 3);
   EXPECT_THAT(none.out, HasSubstr("no variable matches --vars \"gc_*\""));
   EXPECT_EQ(run("list " + path("nothing")).code, 3);

@@ -68,6 +68,31 @@ inline Words joined(Words words, const Words& more) {
   return words;
 }
 
+/// The words after `launch` that start the trainers of a job on these servers; {rank} in paths is
+/// that of the trainer.
+inline Words launched_trainers(const std::string& servers, const std::string& logs,
+                               const std::string& job, const std::string& feeds, int steps,
+                               const std::string& loss) {
+  return {"--servers",
+          servers,
+          "--trainer_num",
+          "2",
+          "--log_dir",
+          logs,
+          "--",
+          spawn::tool("run-program"),
+          "--role",
+          "auto",
+          "--transpiled",
+          job,
+          "--feed-steps",
+          feeds,
+          "--steps",
+          std::to_string(steps),
+          "--fetch",
+          loss};
+}
+
 class CtrFolder : public ::testing::Test {
  protected:
   [[nodiscard]] std::string at(const std::string& name) const { return folder_ / name; }

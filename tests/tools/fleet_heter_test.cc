@@ -259,32 +259,12 @@ TEST_F(HeterJobs, SeveralProcessesTrainAsOne) {
   const std::string servers = places[0] + "," + places[1];
   const std::string workers = places[2] + "," + places[3];
   ASSERT_EQ(transpile_heter(servers, 2, workers).code, 0);
-  const Ended ended = run("launch", {"--servers",
-                                     servers,
-                                     "--trainer_num",
-                                     "2",
-                                     "--heter_workers",
-                                     workers,
-                                     "--log_dir",
-                                     at("logs"),
-                                     "--",
-                                     spawn::tool("run-program"),
-                                     "--role",
-                                     "auto",
-                                     "--transpiled",
-                                     at("job"),
-                                     "--params",
-                                     at("first.npz"),
-                                     "--feed-steps",
-                                     at("own{rank}.npz"),
-                                     "--steps",
-                                     std::to_string(kHeterSteps),
-                                     "--fetch",
-                                     "loss",
-                                     "--save-persistables",
-                                     at("after{rank}.npz"),
-                                     "--silence-timeout-ms",
-                                     "20000"});
+  const Words trainers =
+      launched_trainers(servers, at("logs"), at("job"), at("own{rank}.npz"), kHeterSteps, "loss");
+  const Ended ended =
+      run("launch", joined(joined({"--heter_workers", workers}, trainers),
+                           {"--params", at("first.npz"), "--save-persistables",
+                            at("after{rank}.npz"), "--silence-timeout-ms", "20000"}));
   ASSERT_EQ(ended.code, 0) << ended.output;
   for (const char* const file : {"after0.npz", "after1.npz"}) {
     const Arrays after = floats_in(at(file));

@@ -47,27 +47,9 @@ class HybridJobs : public CtrFolder {
                     fs::copy_options::overwrite_existing);
   }
   [[nodiscard]] Words launched(const std::string& servers, int steps, const Words& more) const {
-    return joined({"--servers",
-                   servers,
-                   "--trainer_num",
-                   "2",
-                   "--log_dir",
-                   at("logs"),
-                   "--",
-                   spawn::tool("run-program"),
-                   "--role",
-                   "auto",
-                   "--transpiled",
-                   at("job"),
-                   "--feed-steps",
-                   at("own{rank}.npz"),
-                   "--steps",
-                   std::to_string(steps),
-                   "--fetch",
-                   ctr_job::loss_name(),
-                   "--threads",
-                   "1",
-                   "--force"},
+    return joined(joined(launched_trainers(servers, at("logs"), at("job"), at("own{rank}.npz"),
+                                           steps, ctr_job::loss_name()),
+                         {"--threads", "1", "--force"}),
                   more);
   }
   // The processes of "job". \param steps  of trainers; 0: they have one batch for all steps

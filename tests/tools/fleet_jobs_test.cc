@@ -128,28 +128,10 @@ TEST_F(FleetJobs, LaunchStartsAnAsynchronousOne) {
   write_feeds(0, 40);
   for (int t = 0; t < kWorkers; ++t)
     fs::rename(at(fmt::format("feeds_{}.npz", t)), at(fmt::format("own{}.npz", t)));
-  succeed("launch", {"--servers",
-                     list,
-                     "--trainer_num",
-                     "2",
-                     "--log_dir",
-                     at("logs"),
-                     "--",
-                     spawn::tool("run-program"),
-                     "--role",
-                     "auto",
-                     "--transpiled",
-                     at("job"),
-                     "--feed-steps",
-                     at("own{rank}.npz"),
-                     "--steps",
-                     "40",
-                     "--fetch",
-                     ctr_job::loss_name(),
-                     "--save-persistables",
-                     at("after{rank}.npz"),
-                     "--stats",
-                     at("stats{rank}.json")});
+  succeed("launch", joined(launched_trainers(list, at("logs"), at("job"), at("own{rank}.npz"), 40,
+                                             ctr_job::loss_name()),
+                           {"--save-persistables", at("after{rank}.npz"), "--stats",
+                            at("stats{rank}.json")}));
   EXPECT_THAT(testing::bytes_of(at("stats1.json")), HasSubstr("\"steps\": 40"));
   EXPECT_EQ(floats_in(at("after0.npz")).size(), 5U);
 }

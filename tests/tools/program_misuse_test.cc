@@ -41,12 +41,11 @@ TEST_F(ProgramTools, FeedsOfAnotherTypeAreRefused) {
                            write("s.prog", kOldStartup) +
                            " --fetch z --feed n=1xi64=zeros --feed x=";
   for (const std::string type : {"i64", "f64", "u8"}) {
-    const ProgramToolsTestResult refused = run(step + "1x2x" + type + "=zeros");
+    const ToolEnd refused = run(step + "1x2x" + type + "=zeros");
     EXPECT_EQ(refused.code, 3) << refused.out;
     EXPECT_THAT(refused.out, HasSubstr("'x': feed: expected f32, found " + type + " [1, 2]"));
   }
-  const ProgramToolsTestResult named =
-      run(step + "zeros --feed " + std::string(300, 'q') + "=x.npy");
+  const ToolEnd named = run(step + "zeros --feed " + std::string(300, 'q') + "=x.npy");
   EXPECT_EQ(named.code, 3) << "a long name is no defect of the program";
   EXPECT_THAT(named.out, HasSubstr("feed: the program has no such var"));
 }
@@ -73,7 +72,7 @@ TEST_F(ProgramTools, TrainingNeedsAnOptimizer) {
       "transpile-program --program tests/data/frontend/fit_a_line.main.pb --startup "
       "tests/data/frontend/fit_a_line.startup.pb --minimize " +
       write("min.json", R"({"losses": ["mean_0.tmp_0"]})") + " -o " + path("out");
-  const ProgramToolsTestResult refused = run(minimize);
+  const ToolEnd refused = run(minimize);
   EXPECT_EQ(refused.code, 3);
   EXPECT_THAT(refused.out, HasSubstr("min.json: 'optimizer': expected a list with an optimizer for "
                                      "each loss, found none"));
@@ -82,7 +81,7 @@ TEST_F(ProgramTools, TrainingNeedsAnOptimizer) {
 
 TEST_F(ProgramTools, ProgramsOfOtherRolesAreRefused) {
   const auto refused = [&](const std::string& arguments) {
-    const ProgramToolsTestResult result = run("run-program " + arguments);
+    const ToolEnd result = run("run-program " + arguments);
     EXPECT_NE(result.code, 0) << arguments;
     return result.out;
   };
@@ -110,14 +109,14 @@ TEST_F(ProgramTools, WhatCannotBeSavedIsNoticedBeforeTheFirstStep) {
         "--fetch mean_0.tmp_0 --curve " + old, "-o " + path("none/o.npz"),
         "--save-persistables " + path(""), model, model + "--model-fetches nosuch",
         "--save-model " + path("model") + " --model-feeds y --model-fetches fc_0.tmp_1"}) {
-    const ProgramToolsTestResult refused = run(train + options);
+    const ToolEnd refused = run(train + options);
     EXPECT_NE(refused.code, 0) << options;
     EXPECT_THAT(refused.out, HasSubstr("error: ")) << options;
     EXPECT_THAT(refused.out, Not(HasSubstr("step 1"))) << options;
   }
   const std::string saved =
       train + model + "--model-fetches fc_0.tmp_1 --save-params " + path("p/");
-  const ProgramToolsTestResult good = run(saved);
+  const ToolEnd good = run(saved);
   EXPECT_EQ(good.code, 0) << good.out;
   EXPECT_THAT(good.out, HasSubstr("step 2"));
   EXPECT_THAT(run(saved).out, AllOf(HasSubstr("exists already"), Not(HasSubstr("step 1"))));

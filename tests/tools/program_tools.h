@@ -1,23 +1,15 @@
 #pragma once
 
-#include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-namespace millrace::tools {
+#include "tests/support/run_tool.h"
 
-/// How a tool ended.
-struct ProgramToolsTestResult {
-  int code;
-  std::string out;  ///< stdout and stderr
-};
+namespace millrace::tools {
 
 /// A folder in which a test writes files and starts tools.
 class ProgramTools : public ::testing::Test {
@@ -35,19 +27,7 @@ class ProgramTools : public ::testing::Test {
     return path(name);
   }
 
-  static ProgramToolsTestResult run(const std::string& arguments) {
-    const char* const folder = std::getenv("MILLRACE_BIN_DIR");
-    EXPECT_NE(folder, nullptr);
-    const std::string command = std::string(folder == nullptr ? "." : folder) + "/" + arguments;
-    std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
-    ProgramToolsTestResult result{-1, ""};
-    std::array<char, 4096> buffer{};
-    for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-      result.out.append(buffer.data(), got);
-    const int status = ::pclose(pipe);
-    result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return result;
-  }
+  static ToolEnd run(const std::string& line) { return run_tool(line); }
 
   std::filesystem::path folder_;
 };

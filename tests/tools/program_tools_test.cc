@@ -21,13 +21,13 @@ constexpr const char* kTrainer = "tests/data/programs/dist_table_trainer.pb";
 constexpr const char* kProgramToolsServer = "tests/data/programs/dist_table_pserver.pb";
 
 TEST_F(ProgramTools, TextReadsBack) {
-  const ProgramToolsTestResult text = run(std::string("inspect-program ") + kTrainer);
+  const ToolEnd text = run(std::string("inspect-program ") + kTrainer);
   EXPECT_EQ(text.code, 0);
   EXPECT_THAT(text.out, StartsWith("# millrace program 1\n"));
   const std::string file = write("t.prog", text.out);
   EXPECT_EQ(run("inspect-program " + file).out, text.out);
   EXPECT_EQ(run("inspect-program - < " + file).out, text.out);
-  const ProgramToolsTestResult same = run("diff-program " + file + " " + kTrainer);
+  const ToolEnd same = run("diff-program " + file + " " + kTrainer);
   EXPECT_EQ(same.code, 0) << same.out;
   EXPECT_EQ(same.out, "");
 }
@@ -48,8 +48,7 @@ TEST_F(ProgramTools, EveryFormatWritesItsDocument) {
 }
 
 TEST_F(ProgramTools, SelectionShowsAPart) {
-  const ProgramToolsTestResult part =
-      run(std::string("inspect-program --ops send --no-attrs ") + kTrainer);
+  const ToolEnd part = run(std::string("inspect-program --ops send --no-attrs ") + kTrainer);
   EXPECT_THAT(part.out, StartsWith("# millrace program 1, without attributes, a part"));
   EXPECT_THAT(part.out, HasSubstr("  send X="));
   EXPECT_THAT(part.out, ::testing::Not(HasSubstr("  sgd ")));
@@ -64,7 +63,7 @@ TEST_F(ProgramTools, VerifyListsFindings) {
   const std::string bad = write("bad.prog",
                                 "# millrace program 1\nblock 0 {\n  var x: f32(2)\n"
                                 "  scale X=x -> Out=gone\n  scael X=x -> Out=x\n}\n");
-  const ProgramToolsTestResult findings = run("inspect-program --verify " + bad);
+  const ToolEnd findings = run("inspect-program --verify " + bad);
   EXPECT_EQ(findings.code, 3);
   EXPECT_THAT(findings.out, HasSubstr("gone"));
   EXPECT_THAT(findings.out, HasSubstr("scael"));
@@ -75,8 +74,7 @@ TEST_F(ProgramTools, VerifyListsFindings) {
 
 TEST_F(ProgramTools, InspectListsParameters) {
   const std::string model = "tests/data/models/linear/";
-  const ProgramToolsTestResult text =
-      run("inspect-program " + model + "__model__ --params " + model + "params");
+  const ToolEnd text = run("inspect-program " + model + "__model__ --params " + model + "params");
   EXPECT_EQ(text.code, 0) << text.out;
   EXPECT_EQ(text.out,
             "var  dtype  dims    bytes  min  max  mean  nan\n"
@@ -90,7 +88,7 @@ TEST_F(ProgramTools, InspectListsParameters) {
   EXPECT_EQ(list["params"][0]["dims"], json({3, 2}));
   EXPECT_EQ(list["params"][0]["mean"], 2.5);
   EXPECT_THAT(run("inspect-program --vars x " + model + "__model__ --params " + model + "params"),
-              ::testing::Field(&ProgramToolsTestResult::code, 3));
+              ::testing::Field(&ToolEnd::code, 3));
   // one file of a folder, and the folder
   const std::string separate = "tests/data/models/fit_a_line_2018/";
   EXPECT_THAT(
@@ -98,24 +96,22 @@ TEST_F(ProgramTools, InspectListsParameters) {
       HasSubstr("1 var, 52 bytes"));
   EXPECT_THAT(run("inspect-program " + separate + "__model__ --params " + separate).out,
               HasSubstr("2 vars, 56 bytes"));
-  const ProgramToolsTestResult cut = run(
-      "inspect-program " + model + "__model__ --params tests/data/params_malformed/ex_par_cut.bin");
+  const ToolEnd cut = run("inspect-program " + model +
+                          "__model__ --params tests/data/params_malformed/ex_par_cut.bin");
   EXPECT_EQ(cut.code, 3);
   EXPECT_THAT(cut.out, HasSubstr("ex_par_cut.bin, 'w': data of f32 [3, 2] at byte 58"));
 }
 
 TEST_F(ProgramTools, ErrorsNameTheFile) {
-  const ProgramToolsTestResult absent = run("inspect-program " + path("no"));
+  const ToolEnd absent = run("inspect-program " + path("no"));
   EXPECT_EQ(absent.code, 3);
   EXPECT_THAT(absent.out, HasSubstr("error: " + path("no") + ": cannot open"));
   EXPECT_EQ(run("inspect-program " + folder_.string()).code, 3);
   EXPECT_EQ(run("inspect-program").code, 2);
-  const ProgramToolsTestResult params =
-      run("inspect-program --params " + path("p") + " " + kTrainer);
+  const ToolEnd params = run("inspect-program --params " + path("p") + " " + kTrainer);
   EXPECT_EQ(params.code, 3);
   EXPECT_THAT(params.out, HasSubstr("error: " + path("p") + ": cannot open"));
-  const ProgramToolsTestResult large =
-      run(std::string("inspect-program --max-model-bytes 10 ") + kTrainer);
+  const ToolEnd large = run(std::string("inspect-program --max-model-bytes 10 ") + kTrainer);
   EXPECT_EQ(large.code, 6);
   const std::string text = write("e.prog", "# millrace program 1\nblock 0 {\n  var x f32(2)\n}\n");
   EXPECT_THAT(run("inspect-program " + text).out, HasSubstr("e.prog: block 0, 'x': line 3"));
@@ -132,7 +128,7 @@ TEST_F(ProgramTools, TheNameOfTheOutputSaysItsForm) {
   const std::string text = write("a.prog", "# millrace program 1\nblock 0 {\n  var x: f32(2)\n}\n");
   const std::string convert = "transpile-program --passes '' --program " + text;
   const auto written = [&](const std::string& name, const std::string& more = "") {
-    const ProgramToolsTestResult result = run(convert + " " + more + " -o " + path(name));
+    const ToolEnd result = run(convert + " " + more + " -o " + path(name));
     EXPECT_EQ(result.code, 0) << result.out;
     std::ifstream file(path(name));
     return std::string(std::istreambuf_iterator<char>(file), {}).substr(0, 10);
@@ -159,12 +155,12 @@ TEST_F(ProgramTools, CommonFlagsThatAToolDoesNotReadAreTold) {
 TEST_F(ProgramTools, DiffSaysWhere) {
   const std::string a = write("a.prog", "# millrace program 1\nblock 0 {\n  o X=x {k: 1}\n}\n");
   const std::string b = write("b.prog", "# millrace program 1\nblock 0 {\n  o X=y {k: 2}\n}\n");
-  const ProgramToolsTestResult text = run("diff-program " + a + " " + b);
+  const ToolEnd text = run("diff-program " + a + " " + b);
   EXPECT_EQ(text.code, 1);
   EXPECT_EQ(text.out, "block 0 op 0 (o): input X: [x] -> [y]\nblock 0 op 0 (o): attr k: 1 -> 2\n");
   const std::string map = write("map.json", R"({"x": "y"})");
   EXPECT_EQ(run("diff-program --ignore k --rename " + map + " " + a + " " + b).code, 0);
-  const ProgramToolsTestResult as_json = run("diff-program --json " + a + " " + b);
+  const ToolEnd as_json = run("diff-program --json " + a + " " + b);
   EXPECT_EQ(as_json.code, 1);
   EXPECT_EQ(json::parse(as_json.out)["differences"][1]["what"], "attr k");
   EXPECT_THAT(run("diff-program --format html " + a + " " + b).out, StartsWith("<!DOCTYPE html>"));
@@ -181,8 +177,7 @@ constexpr const char* kCosts =
 
 TEST_F(ProgramTools, CostsOfOneRun) {
   const std::string file = write("costs.prog", kCosts);
-  const ProgramToolsTestResult all =
-      run("inspect-program --flops --memory --shapes 8 --json " + file);
+  const ToolEnd all = run("inspect-program --flops --memory --shapes 8 --json " + file);
   ASSERT_EQ(all.code, 0) << all.out;
   const json costs = json::parse(all.out);
   EXPECT_EQ(costs["schema"]["name"], "millrace.costs");
@@ -195,7 +190,7 @@ TEST_F(ProgramTools, CostsOfOneRun) {
   EXPECT_EQ(costs["peak_bytes"], 1024);
   EXPECT_EQ(costs["peak_op"], 1);
   EXPECT_EQ(costs["largest"][0]["var"], "a");
-  const ProgramToolsTestResult text = run("inspect-program --memory " + file);
+  const ToolEnd text = run("inspect-program --memory " + file);
   EXPECT_THAT(text.out, HasSubstr("unknown dims count as 1"));
   EXPECT_THAT(text.out, HasSubstr("stored             256 B\n"));
   EXPECT_THAT(text.out, ::testing::Not(HasSubstr("work")));
@@ -206,19 +201,19 @@ TEST_F(ProgramTools, CostsOfOneRun) {
 
 TEST_F(ProgramTools, KindsOfOutputExcludeEachOther) {
   const std::string inspect = std::string("inspect-program ") + kTrainer + " ";
-  const ProgramToolsTestResult both = run(inspect + "--verify --params tests/data/params");
+  const ToolEnd both = run(inspect + "--verify --params tests/data/params");
   EXPECT_EQ(both.code, 2) << "a status of 0 would say that the program verifies";
   EXPECT_THAT(both.out, HasSubstr("expected only one of --params and --verify"));
   EXPECT_EQ(run(inspect + "--lint --memory").code, 2);
-  const ProgramToolsTestResult drawn = run(inspect + "--flops --format csv");
+  const ToolEnd drawn = run(inspect + "--flops --format csv");
   EXPECT_EQ(drawn.code, 2);
   EXPECT_THAT(drawn.out, HasSubstr("--format csv: expected text or json with --flops"));
-  const ProgramToolsTestResult forms = run(inspect + "--json --format html");
+  const ToolEnd forms = run(inspect + "--json --format html");
   EXPECT_EQ(forms.code, 2);
   EXPECT_THAT(forms.out, HasSubstr("--json and --format html: expected only one of them"));
   EXPECT_THAT(run(inspect + "--format csv --no-attrs").out,
               HasSubstr("--no-attrs has no effect: --format csv does not read it"));
-  const ProgramToolsTestResult part = run(inspect + "--verify --block 0");
+  const ToolEnd part = run(inspect + "--verify --block 0");
   EXPECT_EQ(part.code, 0);
   EXPECT_THAT(part.out, HasSubstr("--block has no effect: --verify does not read it"));
   EXPECT_THAT(run(inspect + "--flops --memory --block 0 --shapes 2").out,
@@ -236,19 +231,18 @@ TEST_F(ProgramTools, WhatAFormOfTheProgramLeavesOutIsSaid) {
   const std::string pair = std::string(kTrainer) + " " + kTrainer;
   for (const std::string& tool :
        {inspect, "diff-program " + pair + " ", std::string("migrate . ")}) {
-    const ProgramToolsTestResult two = run(tool + "--json --format html");
+    const ToolEnd two = run(tool + "--json --format html");
     EXPECT_EQ(two.code, 2);
     EXPECT_THAT(two.out, HasSubstr("--json and --format html: expected only one of them"));
   }
   EXPECT_EQ(run(inspect + "--json --format json").code, 0);
-  const ProgramToolsTestResult devices = run(inspect + "--devices");
+  const ToolEnd devices = run(inspect + "--devices");
   EXPECT_EQ(devices.code, 2);
   EXPECT_THAT(devices.out, HasSubstr("--devices: expected no PROGRAM"));
 }
 
 TEST_F(ProgramTools, AJobReportIsAPageOrATrace) {
-  const ProgramToolsTestResult both =
-      run("job-report --transpiled job --traces " + write("trace.json", "{}"));
+  const ToolEnd both = run("job-report --transpiled job --traces " + write("trace.json", "{}"));
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.out, HasSubstr("expected only one of them"));
 }
@@ -263,7 +257,7 @@ TEST_F(ProgramTools, AReportOfAFleetJobNamesTheServerFileThatIsWrong) {
   const auto said = [&](const std::string& runtime, const std::string& description) {
     write("job/pserver_0/runtime.json", runtime);
     write("job/pserver_0/ps_desc.txt", description);
-    const ProgramToolsTestResult result = run(report);
+    const ToolEnd result = run(report);
     EXPECT_EQ(result.code, 3);
     return result.out;
   };
@@ -298,7 +292,7 @@ TEST_F(ProgramTools, CsvHasALineAnOp) {
 
 // Scripts of the original pass the bare flag.
 TEST_F(ProgramTools, SwitchesOfTranspileAreOnWithoutAValue) {
-  const ProgramToolsTestResult defaults = run("transpile-program --program p --print-config");
+  const ToolEnd defaults = run("transpile-program --program p --print-config");
   ASSERT_EQ(defaults.code, 0) << defaults.out;
   const json settings = json::parse(defaults.out)["settings"];
   size_t switches = 0;
@@ -308,8 +302,7 @@ TEST_F(ProgramTools, SwitchesOfTranspileAreOnWithoutAValue) {
     std::string flag = "--" + key;
     std::replace(flag.begin(), flag.end(), '_', '-');
     for (const std::string& text : {flag, flag + "=true", flag + " true"}) {
-      const ProgramToolsTestResult on =
-          run("transpile-program " + text + " --program p --print-config");
+      const ToolEnd on = run("transpile-program " + text + " --program p --print-config");
       ASSERT_EQ(on.code, 0) << on.out;
       EXPECT_EQ(json::parse(on.out)["settings"][key]["value"], "true") << text;
     }
@@ -319,7 +312,7 @@ TEST_F(ProgramTools, SwitchesOfTranspileAreOnWithoutAValue) {
 }
 
 TEST_F(ProgramTools, CasesOfABatchRunOnOneDevice) {
-  const ProgramToolsTestResult several = run("run-program --batch /dev/null --devices cpu:2");
+  const ToolEnd several = run("run-program --batch /dev/null --devices cpu:2");
   EXPECT_EQ(several.code, 2) << several.out;
   EXPECT_THAT(several.out, HasSubstr("--devices cpu:2: the cases of --batch run on one device"));
   EXPECT_EQ(run("run-program --batch /dev/null --devices cpu:1").code, 0);
@@ -340,26 +333,25 @@ TEST_F(ProgramTools, APlanReplacesOnlyThePrintedResults) {
   ASSERT_EQ(run(step + "-q -o " + path("right.npz")).code, 0);
   const std::string check = "--print-plan --check-against " + path("right.npz");
   const std::string planned = step + check;
-  const ProgramToolsTestResult right =
-      run(planned + " -o " + path("again.npz") + " --save-persistables " + path("p.npz") +
-          " --save-params " + path("params/"));
+  const ToolEnd right = run(planned + " -o " + path("again.npz") + " --save-persistables " +
+                            path("p.npz") + " --save-params " + path("params/"));
   EXPECT_EQ(right.code, 0) << right.out;
   EXPECT_THAT(right.out, HasSubstr("mean_0.tmp_0: largest difference 0 "));
   for (const char* const name : {"again.npz", "p.npz", "params/fc_0.w_0"})
     EXPECT_TRUE(std::filesystem::exists(path(name))) << name;
   EXPECT_THAT(run(planned).out, Not(HasSubstr("\nmean_0.tmp_0: f32")));
   EXPECT_EQ(run(forward + "--feed y=4x1xf32=random:3 " + check).code, 1) << "the loss differs";
-  const ProgramToolsTestResult both = run(planned + " -o -");
+  const ToolEnd both = run(planned + " -o -");
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.out, HasSubstr("--print-plan and -o - both write to stdout"));
 }
 
 TEST_F(ProgramTools, GradientsAreChecked) {
   const std::string step = forward_step() + "--loss mean_0.tmp_0 --check-gradients";
-  const ProgramToolsTestResult table = run(step);
+  const ToolEnd table = run(step);
   EXPECT_EQ(table.code, 0) << table.out;
   EXPECT_THAT(table.out, HasSubstr("fc_0.w_0       6/13"));
-  const ProgramToolsTestResult one = run(step + " fc_0.b_0 --json --check-samples 0");
+  const ToolEnd one = run(step + " fc_0.b_0 --json --check-samples 0");
   EXPECT_EQ(one.code, 0) << one.out;
   const json report = json::parse(one.out, nullptr, false);
   ASSERT_TRUE(report.is_object()) << one.out;
@@ -371,7 +363,7 @@ TEST_F(ProgramTools, GradientsAreChecked) {
 
 TEST_F(ProgramTools, WrongGradientsEndWithOne) {
   // steps so large that differences are not derivatives
-  const ProgramToolsTestResult wrong =
+  const ToolEnd wrong =
       run("run-program --program tests/data/frontend/mlp.main.pb "
           "--startup tests/data/frontend/mlp.startup.pb --seed 3 --feed img=4x64xf32=random:1 "
           "--feed label=4x1xi64=random:2 --loss mean_0.tmp_0 --check-gradients "
@@ -382,7 +374,7 @@ TEST_F(ProgramTools, WrongGradientsEndWithOne) {
 
 TEST_F(ProgramTools, GradientsAreCheckedInFloat32AsLooselyAsIsWanted) {
   const std::string step = forward_step() + "--loss mean_0.tmp_0 --check-gradients";
-  const ProgramToolsTestResult rough = run(step + " --check-dtype f32");
+  const ToolEnd rough = run(step + " --check-dtype f32");
   EXPECT_EQ(rough.code, 0) << rough.out;
   EXPECT_NE(rough.out, run(step).out) << "float64 has other digits";
   const std::string wrong =
@@ -394,13 +386,13 @@ TEST_F(ProgramTools, GradientsAreCheckedInFloat32AsLooselyAsIsWanted) {
 }
 
 TEST_F(ProgramTools, OptionsThatDoNotGoWithCheckingGradientsAreRefused) {
-  const ProgramToolsTestResult without = run(forward_step() + "--check-samples 3");
+  const ToolEnd without = run(forward_step() + "--check-samples 3");
   EXPECT_EQ(without.code, 2);
   EXPECT_THAT(without.out, HasSubstr("--check-samples needs --check-gradients"));
-  const ProgramToolsTestResult fetch = run(forward_step() + "--check-gradients --fetch x");
+  const ToolEnd fetch = run(forward_step() + "--check-gradients --fetch x");
   EXPECT_EQ(fetch.code, 2);
   EXPECT_THAT(fetch.out, HasSubstr("--fetch has no effect with --check-gradients"));
-  const ProgramToolsTestResult no_loss = run(forward_step() + "--check-gradients");
+  const ToolEnd no_loss = run(forward_step() + "--check-gradients");
   EXPECT_EQ(no_loss.code, 2);
   EXPECT_THAT(no_loss.out, HasSubstr("the program has no gradients; name the loss with --loss"));
 }

@@ -15,6 +15,7 @@
 #include "ps/transport/endpoint.h"
 #include "ps/transport/wire.h"
 #include "tests/ps/raw_socket.h"
+#include "tests/support/run_tool.h"
 
 namespace millrace::tools {
 namespace {
@@ -35,23 +36,8 @@ class Says final : public ps::Handler {
   std::string text_;
 };
 
-struct StatusTestResult {
-  int code;
-  std::string out;
-};
-
-StatusTestResult run(const std::string& arguments) {
-  const char* const folder = std::getenv("MILLRACE_BIN_DIR");
-  const std::string command =
-      std::string(folder == nullptr ? "." : folder) + "/status " + arguments;
-  std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
-  StatusTestResult result{-1, ""};
-  std::array<char, 4096> buffer{};
-  for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
-    result.out.append(buffer.data(), got);
-  const int status = ::pclose(pipe);
-  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
+ToolEnd run(const std::string& arguments) {
+  return run_tool("status " + arguments);
 }
 
 class StatusTool : public ::testing::Test {
@@ -75,11 +61,11 @@ constexpr const char* kStatusServer =
 
 TEST_F(StatusTool, ShowsServersAndTrainers) {
   const std::string endpoint = serve(kStatusServer);
-  const StatusTestResult result = run("--pservers " + endpoint);
+  const ToolEnd result = run("--pservers " + endpoint);
   EXPECT_EQ(result.code, 0) << result.out;
   EXPECT_THAT(result.out, AllOf(HasSubstr("SERVER"), HasSubstr("clicks"), HasSubstr("sync"),
                                 HasSubstr("17"), HasSubstr("live"), HasSubstr("send-barrier")));
-  const StatusTestResult json = run("--json --pservers " + endpoint);
+  const ToolEnd json = run("--json --pservers " + endpoint);
   EXPECT_EQ(json.code, 0);
   EXPECT_THAT(json.out, AllOf(HasSubstr("\"answered\": true"), HasSubstr("\"step\": 17")));
 }
@@ -88,12 +74,12 @@ TEST_F(StatusTool, NamesWhoDoesNotAnswer) {
   const std::string there = serve(kStatusServer);
   const std::string gone = serve(kStatusServer);
   listeners_.pop_back();
-  const StatusTestResult result = run("--timeout-ms 300 --pservers " + there + "," + gone);
+  const ToolEnd result = run("--timeout-ms 300 --pservers " + there + "," + gone);
   EXPECT_EQ(result.code, 5);
   EXPECT_THAT(result.out, HasSubstr("1 of 2 servers did not answer: " + gone));
   EXPECT_THAT(result.out, HasSubstr("Connection refused"));
   EXPECT_THAT(result.out, HasSubstr("clicks"));
-  const StatusTestResult json = run("-q --json --timeout-ms 300 --pservers " + gone);
+  const ToolEnd json = run("-q --json --timeout-ms 300 --pservers " + gone);
   EXPECT_EQ(json.code, 5);
   EXPECT_THAT(json.out, HasSubstr("\"answered\": false"));
 }
@@ -102,7 +88,7 @@ TEST_F(StatusTool, OddAnswersDoNoHarm) {
   for (const std::string& text :
        {std::string(), std::string("[["), std::string(100000, '['),
         std::string(R"({"job":"\u001b[31m","trainers":[1,{"state":[]}],"step":{}})")}) {
-    const StatusTestResult result = run("--pservers " + serve(text));
+    const ToolEnd result = run("--pservers " + serve(text));
     EXPECT_EQ(result.code, 0) << result.out;
     EXPECT_EQ(result.out.find('\x1b'), std::string::npos);
   }
@@ -121,7 +107,7 @@ TEST_F(StatusTool, AsksServersWithTheKeyOfTheirJob) {
   EXPECT_THAT(run(ask).out, HasSubstr("requires the key of the job"));
   EXPECT_THAT(run(ask + " --job-key " + other).out, HasSubstr("the key of another job"));
   EXPECT_THAT(run(ask + " --job-key " + path + "_absent").out, HasSubstr("_absent"));
-  const StatusTestResult result = run(ask + " --job-key " + path);
+  const ToolEnd result = run(ask + " --job-key " + path);
   EXPECT_EQ(result.code, 0) << result.out;
   EXPECT_THAT(result.out, HasSubstr("clicks"));
   for (const std::string& file : {path, other}) ::unlink(file.c_str());

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "framework/base/errors.h"
+#include "ops/random_numbers.h"
 #include "ops/registry.h"
 #include "transpiler/distribute/collective_plan.h"
 #include "transpiler/distribute/distribution_passes.h"
 #include "transpiler/distribute/emit.h"
 #include "transpiler/fleet/update_ops.h"
+#include "transpiler/needed_ops.h"
 #include "transpiler/roles.h"
 
 namespace millrace::transpiler {
@@ -30,9 +32,11 @@ Op* first_optimizer(Block& block) {
   return nullptr;
 }
 
-Status check_no_exchange(const Block& block) {
+Status check_no_exchange(const ops::OpRegistry& registry, const Block& block) {
   for (const Op& op : block.ops()) {
-    if (!op.type().startswith("c_")) continue;
+    const ops::OpDef* const def = registry.find(op.type());
+    const bool is_lookup = op.type().startswith("distributed_");
+    if (def == nullptr || def->capability() != ops::Capability::kNetwork || is_lookup) continue;
     return Unimplemented(
                "'{}' exchanges values already; dense gradients by all-reduce need the program of "
                "one process",
@@ -134,25 +138,27 @@ void add_uses(const Op& op, const Block& root, Uses& uses) {
   };
   for (const llvm::StringRef name : op.input_names()) add(name, uses.reads);
   for (const llvm::StringRef name : op.output_names()) add(name, uses.writes);
-  for (const Attr& attr : op.attrs()) {
-    if (attr.value.kind() != AttrKind::kBlock) continue;
-    const auto index = static_cast<size_t>(attr.value.integer());
-    if (index == 0 || index >= op.program().block_count()) continue;
-    for (const Op& inner : op.program().block(index).ops()) add_uses(inner, root, uses);
+  for (const int32_t index : owned_blocks(op)) {
+    for (const Op& inner : op.program().block(static_cast<size_t>(index)).ops())
+      add_uses(inner, root, uses);
   }
 }
 
-// Ops that draw random numbers, of which each worker has its own.
-bool is_random(const Op& op) {
-  return op.type().contains("random") || op.type() == "dpsgd" || op.type() == "randint" ||
-         op.type() == "randperm" || op.type() == "bernoulli" || op.type() == "multinomial";
+// What an op brings in that each worker has for itself; null: nothing.
+const char* own_source(const ops::OpRegistry& registry, const Op& op) {
+  const ops::OpDef* const def = registry.find(op.type());
+  if (def != nullptr && ops::draws_random_numbers(*def)) return "a random number";
+  const bool reads_outside = def == nullptr || def->capability() == ops::Capability::kFile ||
+                             def->capability() == ops::Capability::kHostCode;
+  return reads_outside ? "what it reads outside of the program" : nullptr;
 }
 
 // Follows values that differ from worker to worker: feeds, gradients of rows, and what is computed
 // from them. Ops of a worker's program do not write them first.
 class OwnValues {
  public:
-  explicit OwnValues(const Block& root) : root_(root) {}
+  OwnValues(const Block& root, const ops::OpRegistry& registry)
+      : root_(root), registry_(registry) {}
 
   // Values that one step changes may be read in the next one.
   Status check() {
@@ -179,11 +185,12 @@ class OwnValues {
     add_uses(op, root_, uses);
     const auto cause =
         std::ranges::find_if(uses.reads, [&](const std::string& name) { return is_own(name); });
-    const bool differs = (cause != uses.reads.end() || is_random(op)) && op.type() != kSum;
+    const char* const source = own_source(registry_, op);
+    const bool differs = (cause != uses.reads.end() || source != nullptr) && op.type() != kSum;
     for (const std::string& name : uses.writes) {
       const bool is_kept = is_persistable(name);
       if (differs && is_kept && is_update_role(op))
-        return refuse(op, name, cause == uses.reads.end() ? "a random number" : "'" + *cause + "'");
+        return refuse(op, name, cause == uses.reads.end() ? source : "'" + *cause + "'");
       if (differs && is_kept) kept_.insert(name);
       if (differs)
         own_.insert(name);
@@ -206,6 +213,7 @@ class OwnValues {
   }
 
   const Block& root_;
+  const ops::OpRegistry& registry_;
   std::set<std::string> written_;  ///< by the ops of this step so far
   std::set<std::string> own_;      ///< temporary values that differ
   std::set<std::string> kept_;     ///< persistable ones: they stay so
@@ -259,12 +267,12 @@ Status keep_rows_only(const Program& main, TablePlan& plan) {
 Status average_dense_gradients(Program& main, const TablePlan& plan, int64_t workers) {
   using namespace dense_gradients;
   Block& block = main.root();
-  MILLRACE_RETURN_IF_ERROR(check_no_exchange(block));
+  const auto registry = ops::standard_registry();
+  MILLRACE_RETURN_IF_ERROR(check_no_exchange(*registry, block));
   CollectivePlan facts;
   facts.ranks = workers;
   for (const SparseTablePlan& table : plan.sparse) facts.tables.insert(table.var.param);
   MILLRACE_RETURN_IF_ERROR(check_updates_are_reduced(main, facts));
-  const auto registry = ops::standard_registry();
   const auto startup = Program::create();  // the pass does not change it
   PassContext context(*registry);
   context.startup = startup.get();
@@ -296,7 +304,7 @@ void delete_row_updates(Program& main, Program& startup, const TablePlan& plan,
 
 Status check_equal_updates(const Program& main, const TablePlan& plan) {
   MILLRACE_RETURN_IF_ERROR(dense_gradients::check_no_rows_needed(main.root(), plan));
-  return dense_gradients::OwnValues(main.root()).check();
+  return dense_gradients::OwnValues(main.root(), *ops::standard_registry()).check();
 }
 
 }  // namespace millrace::transpiler
