@@ -173,6 +173,14 @@ std::shared_ptr<const Program> Fleet::startup_program() const {
   return made == nullptr ? nullptr : copy_of(made->programs.startup.get());
 }
 
+StatusOr<FleetDescription> Fleet::description() const {
+  if (parts_->transpiled != nullptr)
+    return InvalidArgument("description(): a job with a TranspilerStrategy has none");
+  const fleet::RoleOutput* const made = parts_->fleet.programs();
+  if (made == nullptr) return InvalidArgument("description() needs minimize() first");
+  return FleetDescription{made->ps_desc, made->runtime};
+}
+
 Status Fleet::init_server(const std::string& folder, const std::vector<std::string>& tables,
                           const FleetTableOptions& options, const ServerOptions& service) {
   MILLRACE_RETURN_IF_ERROR(check_server_options(service));

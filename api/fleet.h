@@ -114,6 +114,13 @@ struct FleetFolder {
   int mode = 0;          ///< which rows are saved; 0: all
 };
 
+/// What a process of a job with typed tables needs beside its programs; `transpile-program --fleet`
+/// writes the same.
+struct FleetDescription {
+  std::string tables;   ///< ps_desc.txt: tables, accessors and rules, in text form
+  std::string runtime;  ///< runtime.json: role, mode, and what is sent and received
+};
+
 /// One process of a parameter-server job, with the calls of the original's fleet object, but as an
 /// ordinary object: one process may have several.
 ///
@@ -172,6 +179,10 @@ class Fleet {
   [[nodiscard]] std::shared_ptr<const Program> main_program() const;
   /// The startup program of this process; null before minimize().
   [[nodiscard]] std::shared_ptr<const Program> startup_program() const;
+
+  /// Tables and exchanges of this process. Errors: kInvalidArgument before minimize(), and with a
+  /// TranspilerStrategy, whose programs say everything.
+  [[nodiscard]] StatusOr<FleetDescription> description() const;
 
   /// Creates the tables of this server; with a TranspilerStrategy its variables, by its startup
   /// program and from `folder`, which has whole variables that save_persistables() has written, in

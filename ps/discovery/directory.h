@@ -30,8 +30,8 @@ class Directory {
   /// \param least  the lowest term that the process may have
   /// \returns the term of this process (ps/transport/epoch.h): higher than that of every process
   ///     that had the name before
-  /// Errors: kDistributed if another process keeps the name, with its address, or if the service
-  /// cannot be reached.
+  /// Errors: kDistributed if another process keeps the name, with its address, if one finished its
+  /// job (finish()) while this one waited, or if the service cannot be reached.
   virtual StatusOr<uint64_t> announce(const std::string& name, const std::string& address,
                                       uint64_t least, Deadline deadline) = 0;
   /// Whether a name that this process announced still belongs to it. As long as no other process
@@ -44,6 +44,10 @@ class Directory {
   /// announced; at once if it has lost it already. Empty: nothing; no call is in progress then when
   /// this returns. The function must not call the directory.
   virtual void watch(const std::string& name, std::function<void()> lost) = 0;
+  /// Records that the process with a name, which this process announced, has finished the job:
+  /// those that wait for the name must not begin it again. A later announce() under the name begins
+  /// another job. Best effort: waits a second at most, and writes failures to the log.
+  virtual void finish(const std::string& name) = 0;
   /// The address under a name; none if the name is not registered. Errors: kDistributed.
   virtual StatusOr<std::optional<std::string>> find(const std::string& name, Deadline deadline) = 0;
   /// All entries of the job, ordered by name. Errors: kDistributed.

@@ -180,7 +180,10 @@ class FencedHandler final : public Handler {
     directory_->watch(name_, [this] { (void)end_server(); });
     is_open_ = true;
   }
-  void close() { directory_->watch(name_, {}); }
+  void close() {
+    directory_->watch(name_, {});
+    if (handler_.has_finished()) directory_->finish(name_);
+  }
 
  private:
   Status check(const Request& request, Deadline deadline) {

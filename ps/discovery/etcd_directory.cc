@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -24,6 +25,19 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kEtcdDirectoryPause{200};
 constexpr std::chrono::milliseconds kFarewell{1000};
+constexpr const char* kFinished = " finished";  // after the term of a process
+
+// The transaction sets a key, and fails if that has changed since a revision.
+void replace_if_unchanged(etcd::TxnRequest& request, const std::string& key, int64_t revision,
+                          const std::string& value) {
+  etcd::Compare& compare = *request.add_compare();
+  compare.set_target(2);
+  compare.set_key(key);
+  compare.set_mod_revision(revision);
+  etcd::PutRequest& put = *request.add_success()->mutable_put();
+  put.set_key(key);
+  put.set_value(value);
+}
 
 class EtcdDirectory final : public Directory {
  public:
@@ -38,6 +52,7 @@ class EtcdDirectory final : public Directory {
                               Deadline deadline) override;
   StatusOr<bool> still_has(const std::string& name, Deadline deadline) override;
   void watch(const std::string& name, std::function<void()> lost) override;
+  void finish(const std::string& name) override;
   StatusOr<std::optional<std::string>> find(const std::string& name, Deadline deadline) override;
   StatusOr<std::vector<Entry>> list(Deadline deadline) override;
 
@@ -52,7 +67,8 @@ class EtcdDirectory final : public Directory {
   // The term of the last process that had a name, and the revision that set it.
   struct LastTerm {
     uint64_t term = 0;
-    int64_t revision = 0;  // 0: there is none
+    bool finished = false;  // that process has finished its job
+    int64_t revision = 0;   // 0: there is none
   };
   // What an attempt to register a name found.
   struct Entered {
@@ -60,12 +76,14 @@ class EtcdDirectory final : public Directory {
     int64_t lease = 0;       // of that process
     uint64_t last_term = 0;  // term of the last process that had it
     uint64_t term = 0;       // of this process; 0: the name was not registered
+    bool finished = false;   // the job, since this process began to wait
   };
 
   StatusOr<int64_t> lease(Deadline deadline);
   StatusOr<LastTerm> last_term(const std::string& name, Deadline deadline);
   StatusOr<Entered> enter(const std::string& name, const Mine& mine, uint64_t least, int64_t lease,
-                          Deadline deadline);
+                          std::optional<LastTerm>& first, Deadline deadline);
+  Status record_finish(const std::string& name, uint64_t term, Deadline deadline);
   void keep_alive();
   // Whether this process has a name; none if etcd has to be asked. The caller must hold mutex_.
   [[nodiscard]] std::optional<bool> knows(const std::string& name) const;
@@ -143,20 +161,27 @@ StatusOr<EtcdDirectory::LastTerm> EtcdDirectory::last_term(const std::string& na
   if (answer.kvs_size() == 0) return last;
   const etcd::KeyValue& found = answer.kvs(0);
   last.revision = found.mod_revision();
-  if (llvm::StringRef(found.value()).getAsInteger(10, last.term) || last.term >= UINT32_MAX)
+  llvm::StringRef text = found.value();
+  last.finished = text.consume_back(kFinished);
+  if (text.getAsInteger(10, last.term) || last.term >= UINT32_MAX)
     return InvalidData("etcd: expected a term under '{}{}', found '{}'", terms_, name,
                        found.value());
   return last;
 }
 
 // Registers the name and the term of this process in one transaction, which fails if another
-// process has the name, or has had it since the last term was read.
+// process has the name, or has had it since the last term was read. \param first  the last term
+// when this process began to wait; set by the first attempt
 StatusOr<EtcdDirectory::Entered> EtcdDirectory::enter(const std::string& name, const Mine& mine,
                                                       uint64_t least, int64_t lease,
+                                                      std::optional<LastTerm>& first,
                                                       Deadline deadline) {
   MILLRACE_ASSIGN_OR_RETURN(const LastTerm last, last_term(name, deadline));
+  if (!first) first = last;
   Entered entered;
   entered.last_term = last.term;
+  entered.finished = last.finished && (last.term != first->term || !first->finished);
+  if (entered.finished) return entered;
   if (mine.term != 0 && last.term > mine.term) return entered;
   const uint64_t term = mine.term != 0 ? mine.term : std::max(last.term + 1, least);
   etcd::TxnRequest request;
@@ -165,17 +190,11 @@ StatusOr<EtcdDirectory::Entered> EtcdDirectory::enter(const std::string& name, c
   is_free.set_target(1);
   is_free.set_key(prefix_ + name);
   is_free.set_create_revision(0);
-  etcd::Compare& is_last = *request.add_compare();
-  is_last.set_target(2);
-  is_last.set_key(terms_ + name);
-  is_last.set_mod_revision(last.revision);
+  replace_if_unchanged(request, terms_ + name, last.revision, std::to_string(term));
   etcd::PutRequest& put = *request.add_success()->mutable_put();
   put.set_key(prefix_ + name);
   put.set_value(mine.address);
   put.set_lease(lease);
-  etcd::PutRequest& put_term = *request.add_success()->mutable_put();
-  put_term.set_key(terms_ + name);
-  put_term.set_value(std::to_string(term));
   request.add_failure()->mutable_range()->set_key(prefix_ + name);
   MILLRACE_RETURN_IF_ERROR(calls_.ask("KV/Txn", request, answer, deadline));
   if (answer.succeeded()) {
@@ -201,14 +220,20 @@ StatusOr<EtcdDirectory::Entered> EtcdDirectory::enter(const std::string& name, c
 StatusOr<uint64_t> EtcdDirectory::announce(const std::string& name, const std::string& address,
                                            uint64_t least, Deadline deadline) {
   Mine mine{.address = address};
+  std::optional<LastTerm> first;
   for (;;) {
     MILLRACE_ASSIGN_OR_RETURN(const int64_t held, lease(deadline));
-    const StatusOr<Entered> entered = enter(name, mine, least, held, deadline);
+    const StatusOr<Entered> entered = enter(name, mine, least, held, first, deadline);
     const bool is_late = Clock::now() + kEtcdDirectoryPause >= deadline;
     if (!entered.ok()) {
       if (is_late) return entered.status();
       // the lease may have ended meanwhile; then the next attempt has a new one
       MILLRACE_RETURN_IF_ERROR(keep_lease(held, deadline));
+    } else if (entered->finished) {
+      return Status(StatusCode::kDistributed,
+                    fmt::format("another process served as '{}' and finished the job, according to "
+                                "etcd, while this one waited to take its place",
+                                name));
     } else if (entered->term != 0) {
       mine.term = entered->term;
       mine.lease = held;
@@ -266,6 +291,28 @@ void EtcdDirectory::watch(const std::string& name, std::function<void()> lost) {
     is_lost = mine != mine_.end() && mine->second.lost;
   }
   if (is_lost) notify_watcher(name);
+}
+
+void EtcdDirectory::finish(const std::string& name) {
+  uint64_t term = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto mine = mine_.find(name);
+    if (mine == mine_.end() || mine->second.lost) return;
+    term = mine->second.term;
+  }
+  if (const Status status = record_finish(name, term, Clock::now() + kFarewell); !status.ok())
+    log(fmt::format("cannot record in etcd that '{}' has finished the job: {}", name,
+                    status.message()));
+}
+
+Status EtcdDirectory::record_finish(const std::string& name, uint64_t term, Deadline deadline) {
+  MILLRACE_ASSIGN_OR_RETURN(const LastTerm last, last_term(name, deadline));
+  if (last.term != term) return Ok();  // another process has the name
+  etcd::TxnRequest request;
+  etcd::TxnResponse answer;
+  replace_if_unchanged(request, terms_ + name, last.revision, std::to_string(term) + kFinished);
+  return calls_.ask("KV/Txn", request, answer, deadline);
 }
 
 void EtcdDirectory::notify_watcher(const std::string& name) {
@@ -338,7 +385,9 @@ Status EtcdDirectory::keep_lease(int64_t lease, Deadline deadline) {
 
 Status EtcdDirectory::enter_again(const std::string& name, const Mine& mine, Deadline deadline) {
   MILLRACE_ASSIGN_OR_RETURN(const int64_t held, lease(deadline));
-  MILLRACE_ASSIGN_OR_RETURN(const Entered entered, enter(name, mine, mine.term, held, deadline));
+  std::optional<LastTerm> first = LastTerm{.term = mine.term};
+  MILLRACE_ASSIGN_OR_RETURN(const Entered entered,
+                            enter(name, mine, mine.term, held, first, deadline));
   if (entered.term == mine.term) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);

@@ -293,6 +293,7 @@ Status Service::serve() {
     if (!result.ok()) metrics_->health().live = false;
   }
   if (!result.ok()) wait_until_notified(lock);
+  finished_ = result.ok() && !stopping_;
   if (core_->failure.ok()) {
     core_->failure = stopping_
                          ? server_stops()

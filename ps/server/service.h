@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -47,6 +48,8 @@ class Service final : public Handler {
   Status serve();
   uint64_t term() const override;
   Status begin_term(uint64_t term) override;
+  /// True once serve() returns because all trainers have left. Thread-safety: any thread.
+  bool has_finished() const override { return finished_; }
   /// Makes serve() return this error. Thread-safety: any thread.
   void end(Status why) override { core_->fail(std::move(why)); }
   /// Makes serve() return after the current step. Thread-safety: any thread.
@@ -208,6 +211,7 @@ class Service final : public Handler {
   bool going_back_ = false;       ///< no step may be applied
   bool saving_snapshot_ = false;  ///< serve() uses the snapshots without the mutex
   bool stopping_ = false;
+  std::atomic<bool> finished_ = false;
   std::set<int> notified_;      ///< trainers that have received the failure
   bool restored_ = false;       ///< started from a snapshot
   bool has_first_ = false;      ///< no first snapshot is needed, or it was taken

@@ -69,6 +69,7 @@ class TracedHandler final : public Handler {
   void heard(const Request& envelope) override { handler_.heard(envelope); }
   [[nodiscard]] uint64_t term() const override { return handler_.term(); }
   Status begin_term(uint64_t term) override { return handler_.begin_term(term); }
+  [[nodiscard]] bool has_finished() const override { return handler_.has_finished(); }
   void end(Status why) override { handler_.end(std::move(why)); }
 
  private:

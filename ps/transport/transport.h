@@ -36,6 +36,8 @@ class Handler {
   [[nodiscard]] virtual uint64_t term() const { return 0; }
   /// Errors: kIo where the term cannot be recorded; then the server must not serve.
   virtual Status begin_term(uint64_t /*term*/) { return Ok(); }
+  /// True once the server has finished its job, so that no other process must begin it again.
+  [[nodiscard]] virtual bool has_finished() const { return false; }
   /// Ends the server, because another one serves in its place. Thread-safety: any thread.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): overriding functions keep it
   virtual void end(Status /*why*/) {}

@@ -2,6 +2,7 @@
 #include <nanobind/stl/chrono.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
@@ -112,7 +113,11 @@ void bind_setup(nb::class_<LockedFleet>& c) {
       .def("main_program",
            [](const LockedFleet& self) { return handle_of(self.fleet.main_program()); })
       .def("startup_program",
-           [](const LockedFleet& self) { return handle_of(self.fleet.startup_program()); });
+           [](const LockedFleet& self) { return handle_of(self.fleet.startup_program()); })
+      .def("description", [](const LockedFleet& self) {
+        const api::FleetDescription made = value_of(self.fleet.description());
+        return std::pair(made.tables, made.runtime);
+      });
 }
 
 void bind_server_calls(nb::class_<LockedFleet>& c) {

@@ -368,6 +368,11 @@ class Fleet(TrainsFromDatasets):
         handle = self._core.startup_program()
         return None if handle is None else Program._of(handle)
 
+    def description(self) -> tuple[str, str]:
+        """The tables of this process, in text form, and JSON of what it sends and receives: what the files ps_desc.txt
+        and runtime.json of ``transpile-program --fleet`` contain."""
+        return self._core.description()
+
     def init_server(self, folder: str = "", tables: Iterable[str] = (), *, seed: int = 0, disk_path: str = "",
                     **service):
         """Creates the tables of this server. ``service``: options of :class:`ParameterServer`."""

@@ -146,7 +146,13 @@ class JobTest(unittest.TestCase):
             fleet = millrace.Fleet(connection)
             fleet.init(is_server=is_server, id=0, worker_num=1, server_endpoints=[endpoint])
             fleet.distributed_optimizer(millrace.minimize_options(optimizer.SGD(), learning_rate=0.1), a_sync=False)
+            with self.assertRaisesRegex(millrace.InvalidArgumentError, "needs minimize"):
+                fleet.description()
             fleet.minimize(main, startup, loss)
+            tables, runtime = fleet.description()
+            self.assertTrue(tables.startswith("server_param" if is_server else "worker_param"), tables)
+            self.assertIn('table_class: "MemoryDenseTable"', tables)
+            self.assertEqual(json.loads(runtime)["endpoints"], [endpoint])
             return fleet
 
         server, worker = process(True), process(False)

@@ -1,6 +1,7 @@
 // Servers of a synchronous fleet job update parameters as the program's optimizer does in one
 // process: every optimizer, with the initial state and the learning rate of each parameter.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,10 +34,21 @@ std::vector<NamedMethod> methods_of_rows() {
           {"ftrl with decay", Ftrl{.l1 = 0.01, .l2 = 0.1, .lr_power = -0.4}}};
 }
 
+// With 1, 2 and 4 workers, and 1, 2 and 3 servers.
+void expect_equal_jobs(const TrainingNet& net) {
+  for (const int workers : {1, 2, 4}) {
+    for (const int servers : {1, 2, 3}) {
+      SCOPED_TRACE(fmt::format("{} workers, {} servers", workers, servers));
+      expect_equal_job(net, workers, servers);
+    }
+  }
+}
+
 TEST(FleetOptimizers, RowsAndDenseParametersAreUpdatedAsInOneProcess) {
+  expect_equal_jobs(TrainingNet(kRowsAndLayer, optimizer_of(Sgd{}, kEqualRate)));
   for (const auto& [name, method] : methods_of_rows()) {
     SCOPED_TRACE(name);
-    expect_equal_job(TrainingNet(kRowsAndLayer, optimizer_of(method, kEqualRate)), 2);
+    expect_equal_jobs(TrainingNet(kRowsAndLayer, optimizer_of(method, kEqualRate)));
   }
 }
 
@@ -119,7 +131,7 @@ TEST(FleetOptimizers, WorkersComputeSchedules) {
     SCOPED_TRACE(&schedule - schedules);
     MinimizeOptions options = optimizer_of(Momentum{}, schedule);
     options.parameter_options["w"].learning_rate = 0.5;
-    expect_equal_job(TrainingNet(kRowsAndLayer, options), 2);
+    expect_equal_jobs(TrainingNet(kRowsAndLayer, options));
   }
 }
 

@@ -42,6 +42,13 @@ class FakeDirectory final : public Directory {
     const std::lock_guard<std::mutex> lock(mutex_);
     watchers_[name] = std::move(lost);
   }
+  void finish(const std::string& name) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    finished_.insert(name);
+  }
+  [[nodiscard]] bool has_finished(const std::string& name) const {
+    return finished_.contains(name);
+  }
   // As if another process had the name, and this one knew it.
   void take_away(const std::string& name) {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -75,6 +82,7 @@ class FakeDirectory final : public Directory {
   std::map<std::string, std::string> entries_;
   std::map<std::string, uint64_t> terms_;
   std::set<std::string> taken_;
+  std::set<std::string> finished_;
   std::map<std::string, std::function<void()>> watchers_;
   std::atomic<bool> knows_{true};
   std::atomic<bool> tells_{true};
@@ -98,6 +106,8 @@ class Says final : public Handler {
     const std::lock_guard<std::mutex> lock(mutex_);
     ended_ = std::move(why);
   }
+  [[nodiscard]] bool has_finished() const override { return finished_; }
+  void finish() { finished_ = true; }
   Status ended() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return ended_;
@@ -106,6 +116,7 @@ class Says final : public Handler {
  private:
   std::string text_;
   std::atomic<uint64_t> term_{3};
+  std::atomic<bool> finished_{false};
   std::atomic<int> heard_{0};
   std::mutex mutex_;
   Status ended_;
@@ -134,6 +145,21 @@ class DiscoveringTransportTest : public ::testing::Test {
   std::shared_ptr<FakeDirectory> directory_ = std::make_shared<FakeDirectory>();
   const std::string name_ = "10.0.0.7:6174";
 };
+
+TEST_F(DiscoveringTransportTest, RecordsThatAServerHasFinishedItsJob) {
+  Says server("says");
+  {
+    const auto listener = transport({"127.0.0.1:0", ""})->listen(name_, server);
+    ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+  }
+  EXPECT_FALSE(directory_->has_finished(name_)) << "it was stopped, and may continue";
+  auto listener = transport({"127.0.0.1:0", ""})->listen(name_, server);
+  ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+  server.finish();
+  EXPECT_FALSE(directory_->has_finished(name_));
+  listener->reset();
+  EXPECT_TRUE(directory_->has_finished(name_));
+}
 
 TEST_F(DiscoveringTransportTest, FollowsAServerToAnotherPort) {
   Says first("first");

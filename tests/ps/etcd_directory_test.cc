@@ -145,6 +145,26 @@ TEST_F(EtcdDirectoryTest, AProcessThatWasCutOffLosesItsNameToAnother) {
   EXPECT_TRUE(*second->still_has("a:1", in_time(milliseconds(500))));
 }
 
+// A process in reserve may have the parameters of an earlier step; but the same job may be begun on
+// purpose.
+TEST_F(EtcdDirectoryTest, WhoWaitsForANameDoesNotBeginAFinishedJobAgain) {
+  auto first = directory(1, 1);
+  ASSERT_TRUE(first->announce("a:1", "h:1", 1, in_time(milliseconds(500))).ok());
+  const auto reserve = directory(2, 1);
+  std::thread waits([&] {
+    const auto term = reserve->announce("a:1", "h:2", 1, in_time(milliseconds(10'000)));
+    EXPECT_THAT(term.status().to_string(), HasSubstr("served as 'a:1' and finished the job"));
+  });
+  std::this_thread::sleep_for(milliseconds(300));
+  first->finish("a:1");
+  first.reset();
+  waits.join();
+  const auto third = directory(3, 1);
+  EXPECT_EQ(*third->announce("a:1", "h:3", 1, in_time(milliseconds(500))), 2U);
+  EXPECT_TRUE(*third->still_has("a:1", in_time(milliseconds(500))));
+  third->finish("a:1");
+}
+
 // A new lease says nothing about the name until that is registered under it.
 TEST_F(EtcdDirectoryTest, ANewLeaseIsNoName) {
   const auto first = directory(1, 1);

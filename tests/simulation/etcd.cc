@@ -33,6 +33,7 @@ class Unfenced final : public ps::Directory {
     return true;
   }
   void watch(const std::string& /*name*/, std::function<void()> /*lost*/) override {}
+  void finish(const std::string& name) override { inner_->finish(name); }
   StatusOr<std::optional<std::string>> find(const std::string& name,
                                             ps::Deadline deadline) override {
     return inner_->find(name, deadline);
