@@ -1,5 +1,6 @@
 #include "api/dataset.h"
 
+#include <algorithm>
 #include <exception>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "framework/base/exceptions.h"
 #include "framework/base/json_writer.h"
 #include "framework/program.h"
+#include "jobs/data/divided_steps.h"
 #include "jobs/data/slot_data.h"
 #include "jobs/run/epoch.h"
 #include "jobs/stats/fetches_line.h"
@@ -281,6 +283,22 @@ StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options,
   result.means = done.means;
   MILLRACE_ASSIGN_OR_RETURN(result.last, executor::to_arrays(done.last));
   return result;
+}
+
+Status check_equal_batches(Dataset& dataset, const EpochOptions& options,
+                           executor::CollectiveGroup& ranks) {
+  auto& parts = Internals::parts(dataset);
+  MILLRACE_RETURN_IF_ERROR(parts.may("a new epoch"));
+  if (!parts.data->in_memory())
+    return Unimplemented(
+        "an epoch of ranks that run steps together over a data set that is not in memory, whose "
+        "number of batches is not known");
+  const int64_t own = std::max<int64_t>(0, parts.data->steps() - options.first_batch);
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::StepRange range, jobs::steps_of_ranks(own, ranks));
+  if (range.least == range.most && own > 0) return Ok();
+  return InvalidData("ranks have {} to {} batches, but they must run the same number", range.least,
+                     range.most)
+      .with_hint("divide the examples evenly, or with another batch size");
 }
 
 std::string updated_var(const Program& program) {

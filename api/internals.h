@@ -3,15 +3,18 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "api/connection.h"
 #include "api/dataset.h"
 #include "api/scope.h"
+#include "executor/collective/rings.h"
 #include "executor/executor.h"
 #include "framework/base/log.h"
 #include "framework/tensor/scope.h"
+#include "io/job_key.h"
 #include "jobs/run/epoch.h"
 #include "ps/client/client.h"
 #include "ps/server/server_core.h"
@@ -32,6 +35,13 @@ struct Connection::State {
   std::string job;
   std::chrono::milliseconds reconnect_timeout{0};  ///< of calls
   bool has_directory = false;                      ///< the transport knows where servers listen
+  bool encrypts = false;                           ///< by TLS
+  std::shared_ptr<const io::JobKey> key;           ///< of the job; null: none
+
+  std::mutex grouping;
+  /// In one process: what connects the workers of a hybrid job, by worker; null: taken. Guarded by
+  /// `grouping`.
+  std::vector<std::unique_ptr<executor::CollectiveGroup>> groups;
 };
 
 /// Access of the sources of this folder to what handles refer to.
@@ -42,7 +52,7 @@ struct Internals {
   static std::shared_ptr<void> state(const Scope& scope) { return scope.state_; }
   /// What is inside a data set.
   static Dataset::Parts& parts(Dataset& dataset) { return *dataset.parts_; }
-  static const Connection::State& state(const Connection& connection) { return *connection.state_; }
+  static Connection::State& state(const Connection& connection) { return *connection.state_; }
   /// Calls of a trainer by a connection. \param deadline  longest time of one call
   static ps::ClientOptions client(const Connection& connection, int trainer,
                                   std::chrono::milliseconds deadline,
@@ -86,6 +96,22 @@ struct ServerOptions;
 Status check_server_options(const ServerOptions& options);
 /// The same settings for the server itself, with the job of the connection.
 ps::ServerOptions service_of(const ServerOptions& options, const Connection& connection);
+
+struct FleetRole;
+struct FleetWorkerOptions;
+
+/// The first of these options that says how workers meet and is not the default; null: none is.
+const char* given_meeting_option(const FleetWorkerOptions& options);
+/// Connects the workers of a job that averages dense gradients by all-reduce.
+/// Errors: kInvalidArgument naming the option; kUnimplemented for engines and TLS as
+/// FleetWorkerOptions says.
+StatusOr<std::shared_ptr<executor::Rings>> rings_of_workers(const Connection& connection,
+                                                            const FleetRole& role,
+                                                            const FleetWorkerOptions& options);
+/// Errors: kInvalidData unless all ranks have the same number of batches in an epoch over the data
+/// set; kUnimplemented for one that is not in memory; kDistributed.
+Status check_equal_batches(Dataset& dataset, const EpochOptions& options,
+                           executor::CollectiveGroup& ranks);
 
 /// The lines with a prefix for errors and warnings; drops them if there is no receiver.
 LogSink sink_of(Log log);

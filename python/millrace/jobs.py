@@ -58,7 +58,7 @@ class Connection:
 
 
 _TIMES = {"reconnect_timeout", "etcd_lease", "start_timeout", "silence_timeout", "report_interval",
-          "snapshot_interval", "deadline", "heartbeat", "wait_for_servers"}
+          "snapshot_interval", "deadline", "heartbeat", "wait_for_servers", "join_deadline"}
 
 
 def _seconds(options: dict) -> dict:
@@ -348,7 +348,8 @@ class Fleet(TrainsFromDatasets):
         :param optimizer: of :func:`millrace.minimize_options`
         :param strategy: of a job whose servers run optimizer blocks; there are no settings then
         :param settings: ``a_sync``, ``a_sync_configs``, ``trainer_desc_configs``, ``fs_client_param``, ``tables``,
-            ``use_cvm``, ``adam_d2sum``, ``all_optimizers``
+            ``use_cvm``, ``adam_d2sum``, ``all_optimizers``, ``dense_gradients`` ("servers", or "all_reduce": a hybrid
+            job, whose workers keep the dense parameters)
         """
         if strategy is not None and settings:
             raise TypeError("distributed_optimizer: expected a TranspilerStrategy or settings, found both")
@@ -383,7 +384,9 @@ class Fleet(TrainsFromDatasets):
         self._core.stop_server()
 
     def init_worker(self, **options):
-        """Waits for the servers. Options: ``wait_for_servers``, ``deadline``, ``heartbeat``."""
+        """Waits for the servers. Options: ``wait_for_servers``, ``deadline``, ``heartbeat``; in hybrid jobs also
+        ``folder`` (of :meth:`save_persistables`, to continue from), ``engine`` ("auto", "shm", "gloo"), ``rendezvous``
+        (new folder where workers meet), ``join_deadline``."""
         self._core.init_worker(fill(_core.FleetWorkerOptions(), _seconds(options)))
 
     def step(self, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:
