@@ -129,12 +129,7 @@ StatusOr<EpochResult> Fleet::Parts::run_epoch(Dataset& dataset, const EpochOptio
                           const std::vector<std::string>& fetches,
                           std::vector<Value>& results) { return step(feeds, fetches, results); };
   fleet::FleetWorker* const worker = fleet.worker();
-  if (worker == nullptr || worker->group() == nullptr) return run_over(dataset, options, one);
-  MILLRACE_RETURN_IF_ERROR(
-      worker->abandon(check_equal_batches(dataset, options, *worker->group())));
-  StatusOr<EpochResult> result = run_over(dataset, options, one);
-  if (!result.ok()) return worker->abandon(result.status());
-  return result;
+  return run_over(dataset, options, worker == nullptr ? nullptr : worker->group(), one);
 }
 
 Fleet::Fleet(Connection connection)

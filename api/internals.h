@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,12 @@ struct Connection::State {
   std::vector<std::unique_ptr<executor::CollectiveGroup>> groups;
 };
 
+/// What is inside a Ranks.
+struct Ranks::State {
+  std::shared_ptr<executor::Rings> rings;      ///< null: a process without others
+  executor::CollectiveGroup* group = nullptr;  ///< all ranks, of the rings
+};
+
 /// Access of the sources of this folder to what handles refer to.
 struct Internals {
   /// The vars of a scope. They live as long as the result of state().
@@ -53,6 +60,13 @@ struct Internals {
   /// What is inside a data set.
   static Dataset::Parts& parts(Dataset& dataset) { return *dataset.parts_; }
   static Connection::State& state(const Connection& connection) { return *connection.state_; }
+  /// The groups, and all ranks; null for a process without others, and without ranks.
+  static std::shared_ptr<executor::Rings> rings(const std::optional<Ranks>& ranks) {
+    return ranks ? ranks->state_->rings : nullptr;
+  }
+  static executor::CollectiveGroup* group(const std::optional<Ranks>& ranks) {
+    return ranks ? ranks->state_->group : nullptr;
+  }
   /// Calls of a trainer by a connection. \param deadline  longest time of one call
   static ps::ClientOptions client(const Connection& connection, int trainer,
                                   std::chrono::milliseconds deadline,
@@ -82,6 +96,16 @@ StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options, co
 StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options,
                                const RunOneBatch& run, const jobs::EpochWorkers& workers);
 
+/// The same for ranks that run the program together, and so need the same number of batches; an
+/// error breaks their group. \param group  null: there are none
+/// Errors: also kInvalidData, on all ranks, for different numbers; kUnimplemented for a data set
+/// that is not in memory; kDistributed.
+StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options,
+                               executor::CollectiveGroup* group, const RunFeeds& run);
+/// Breaks a group, if there is one, by an error, so that the other ranks learn of it.
+/// \returns the status
+Status tell_ranks(executor::CollectiveGroup* group, Status status);
+
 /// The var that the first optimizer op of a program updates; empty if it has none.
 std::string updated_var(const Program& program);
 /// Errors: kInvalidArgument naming the var if it is not empty.
@@ -108,11 +132,6 @@ const char* given_meeting_option(const FleetWorkerOptions& options);
 StatusOr<std::shared_ptr<executor::Rings>> rings_of_workers(const Connection& connection,
                                                             const FleetRole& role,
                                                             const FleetWorkerOptions& options);
-/// Errors: kInvalidData unless all ranks have the same number of batches in an epoch over the data
-/// set; kUnimplemented for one that is not in memory; kDistributed.
-Status check_equal_batches(Dataset& dataset, const EpochOptions& options,
-                           executor::CollectiveGroup& ranks);
-
 /// The lines with a prefix for errors and warnings; drops them if there is no receiver.
 LogSink sink_of(Log log);
 

@@ -2,11 +2,14 @@
 #include <mutex>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "api/fleet.h"
 #include "api/internals.h"
 #include "executor/collective/open_group.h"
 #include "executor/collective/shared_group.h"
 #include "framework/base/errors.h"
+#include "jobs/run/rank_group.h"
 
 // How the processes of a job that exchange values by collective engines find each other.
 namespace millrace::api {
@@ -61,6 +64,46 @@ const char* given_meeting_option(const FleetWorkerOptions& options) {
   if (options.engine != "auto") return "engine";
   if (!options.rendezvous.empty()) return "rendezvous";
   return options.join_deadline ? "join_deadline" : nullptr;
+}
+
+Status tell_ranks(executor::CollectiveGroup* group, Status status) {
+  if (group != nullptr && !status.ok())
+    group->abort(Status(StatusCode::kDistributed,
+                        fmt::format("rank {}: {}", group->rank(), status.message())));
+  return status;
+}
+
+Ranks::Ranks(std::shared_ptr<State> state) : state_(std::move(state)) {}
+Ranks::Ranks(const Ranks&) = default;
+Ranks& Ranks::operator=(const Ranks&) = default;
+Ranks::~Ranks() = default;
+
+StatusOr<Ranks> Ranks::open(const RankOptions& options) {
+  if (options.rank < -1)
+    return InvalidArgument("options.rank: expected -1 or more, found {}", options.rank);
+  jobs::RankOptions settings;
+  settings.rank = options.rank;
+  settings.endpoints = options.endpoints;
+  MILLRACE_ASSIGN_OR_RETURN(settings.engine, executor::parse_engine(options.engine));
+  settings.rendezvous = options.rendezvous;
+  settings.wait_ms = options.wait.count();
+  settings.join_ms = options.join.count();
+  auto state = std::make_shared<State>();
+  MILLRACE_ASSIGN_OR_RETURN(state->rings, jobs::rings_of_job(settings, options.job_key_file));
+  if (state->rings != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(state->group, state->rings->world());
+  }
+  return Ranks(std::move(state));
+}
+
+int Ranks::rank() const {
+  return state_->group == nullptr ? 0 : state_->group->rank();
+}
+int Ranks::size() const {
+  return state_->group == nullptr ? 1 : state_->group->size();
+}
+Status Ranks::barrier() const {
+  return state_->group == nullptr ? Ok() : state_->group->barrier();
 }
 
 StatusOr<std::shared_ptr<executor::Rings>> rings_of_workers(const Connection& connection,

@@ -25,6 +25,29 @@ server.run_server()
 """
 
 
+#: a rank of collective training, started by launch; saves its losses and parameters
+RANK = """
+import sys
+import numpy
+import millrace
+from nets import batches, linear_net
+main, startup, loss = linear_net()
+trained = millrace.minimize(main, startup, loss, millrace.optimizer.SGD(), learning_rate=0.1)
+ranks = millrace.Ranks(join=60)
+transpiler = millrace.DistributeTranspiler(millrace.DistributeTranspilerConfig(
+    mode="collective", collective_mode="grad_allreduce"))
+transpiler.transpile(trained.main, trained.startup, trainer_id=ranks.rank, trainers="127.0.0.1:1,127.0.0.1:2",
+                     current_endpoint=f"127.0.0.1:{ranks.rank + 1}")
+executor, scope = millrace.Executor(ranks=ranks), millrace.Scope()
+executor.run(transpiler.get_trainer_startup_program(), scope)
+prepared = executor.prepare(transpiler.get_trainer_program(), scope)
+for feeds in batches(10):
+    prepared.run({name: numpy.split(array, ranks.size)[ranks.rank] for name, array in feeds.items()})
+ranks.barrier()
+numpy.savez(f"{sys.argv[1]}/{ranks.rank}-of-{ranks.size}.npz", w=scope["w"], b=scope["b"])
+"""
+
+
 def training_net(rate=0.1):
     main, startup, loss = linear_net()
     result = millrace.minimize(main, startup, loss, optimizer.SGD(), learning_rate=rate)
@@ -163,6 +186,24 @@ class JobTest(unittest.TestCase):
         thread.join(60)
         self.assertFalse(thread.is_alive())
         self.assertIsNotNone(worker.main_program)
+
+    def test_ranks_of_launch(self):
+        tool = os.path.join(os.path.dirname(millrace.__file__), "bin", "millrace")
+        ended = subprocess.run([tool, "launch", "--nproc_per_node", "2", "--log_dir", self.at("logs"), "--", sys.executable, "-c",
+                                RANK, self.folder.name], cwd=os.path.dirname(__file__), capture_output=True, text=True)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        _, w, b = sgd_by_numpy(batches(10), 0.1)
+        for rank in range(2):
+            with numpy.load(self.at(f"{rank}-of-2.npz")) as found:
+                numpy.testing.assert_allclose(found["w"], w, rtol=1e-4)
+                numpy.testing.assert_allclose(found["b"], b, rtol=1e-4)
+        alone = millrace.Ranks()
+        self.assertEqual((alone.rank, alone.size), (0, 1))
+        alone.barrier()
+        with self.assertRaisesRegex(millrace.UsageError, "options.rank"):
+            millrace.Ranks(rank=2, endpoints=free_endpoints(2))
+        with self.assertRaises(millrace.DistributedError):
+            millrace.Ranks(rank=0, endpoints=free_endpoints(2), join=0.2)
 
     def run_hybrid(self, first, last, servers=1, folder="", **options):
         """Two workers of a hybrid job, and its servers. Returns the losses and the dense parameters of each worker."""

@@ -40,6 +40,7 @@ constexpr FieldFlag kFieldFlags[] = {
     {"options.op_table", "--op-profile"},
     {"options.profile", "--profile"},
     {"options.program", "--program"},
+    {"options.rank", "--rank"},
     {"options.replace", "--force"},
     {"options.reshuffle_epochs", "--reshuffle-epochs"},
     {"options.resume", "--resume"},
