@@ -67,6 +67,8 @@ StatusOr<Connection> Connection::open(const ConnectionOptions& options) {
   state->job = options.job;
   state->reconnect_timeout = options.reconnect_timeout;
   state->has_directory = !options.etcd.empty();
+  state->encrypts = options.tls.has_value();
+  state->key = settings.job_key;
   return Connection(std::move(state));
 }
 

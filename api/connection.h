@@ -82,4 +82,48 @@ class Connection {
   std::shared_ptr<State> state_;
 };
 
+/// How the ranks of a job of collective training find each other: as those of `run-program`, which
+/// has flags of similar names. What is not given is read from the environment that launch, mpirun,
+/// Slurm or torchrun set.
+struct RankOptions {
+  int rank = -1;                            ///< of this process; -1: that of the environment
+  std::vector<std::string> endpoints = {};  ///< "host:port" of all ranks, in order
+  std::string engine = "auto";              ///< auto, shm, gloo, mpi or nccl (docs/processes.md)
+  std::string rendezvous = {};              ///< new folder that all ranks can access; empty: none
+  std::string job_key_file = {};  ///< as in ConnectionOptions; empty: that of `launch --job-key`
+  std::chrono::milliseconds wait{600'000};  ///< longest wait for another rank
+  std::chrono::milliseconds join{120'000};  ///< until all ranks have connected
+};
+
+/// The processes that train a program together and exchange values by its collective ops. Give it
+/// to executors (ExecutorOptions::ranks, ParallelOptions::ranks).
+///
+/// All ranks make the same runs in the same order. An error of a run breaks the group for good:
+/// later runs return it, and those of the other ranks return kDistributed naming the rank.
+///
+/// A handle: copies are the same group. Thread-safety: one call at a time, runs of the executors
+/// included.
+class Ranks {
+ public:
+  /// Joins the other ranks; returns when all have connected. A process without others is rank 0 of
+  /// 1, whose programs with collective ops are refused. Errors: kInvalidArgument and kUsage naming
+  /// the option or the variable; kDistributed for ranks that do not connect; kUnimplemented for an
+  /// engine that this build lacks; kResource for a port in use.
+  static StatusOr<Ranks> open(const RankOptions& options = {});
+  Ranks(const Ranks&);
+  Ranks& operator=(const Ranks&);
+  ~Ranks();
+
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int size() const;
+  /// Returns when all ranks have called it. Errors: kDistributed.
+  Status barrier() const;
+
+ private:
+  friend struct Internals;
+  struct State;
+  explicit Ranks(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
 }  // namespace millrace::api

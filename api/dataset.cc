@@ -1,5 +1,6 @@
 #include "api/dataset.h"
 
+#include <algorithm>
 #include <exception>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "framework/base/exceptions.h"
 #include "framework/base/json_writer.h"
 #include "framework/program.h"
+#include "jobs/data/divided_steps.h"
 #include "jobs/data/slot_data.h"
 #include "jobs/run/epoch.h"
 #include "jobs/stats/fetches_line.h"
@@ -142,6 +144,7 @@ struct Dataset::Parts {
     if (!preloading.joinable()) return Ok();
     return InvalidArgument("{}: the data set is being read, call wait_preload() first", call);
   }
+  [[nodiscard]] Status may_with_ranks(const EpochOptions& options) const;
   // Errors for calls that need examples in memory.
   [[nodiscard]] Status may_in_memory(const char* call) const {
     MILLRACE_RETURN_IF_ERROR(may(call));
@@ -280,6 +283,32 @@ StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options,
   result.wait_seconds = done.wait_seconds;
   result.means = done.means;
   MILLRACE_ASSIGN_OR_RETURN(result.last, executor::to_arrays(done.last));
+  return result;
+}
+
+// What this rank can tell without the others.
+Status Dataset::Parts::may_with_ranks(const EpochOptions& options) const {
+  MILLRACE_RETURN_IF_ERROR(check_epoch_options(options));
+  MILLRACE_RETURN_IF_ERROR(may("a new epoch"));
+  if (data->in_memory()) return Ok();
+  return Unimplemented(
+      "an epoch of ranks that run steps together over a data set that is not in memory, whose "
+      "number of batches is not known");
+}
+
+StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options,
+                               executor::CollectiveGroup* group, const RunFeeds& run) {
+  if (group == nullptr) return run_over(dataset, options, run);
+  auto& parts = Internals::parts(dataset);
+  MILLRACE_RETURN_IF_ERROR(tell_ranks(group, parts.may_with_ranks(options)));
+  const int64_t own = std::max<int64_t>(0, parts.data->steps() - options.first_batch);
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::StepRange range, jobs::steps_of_ranks(own, *group));
+  if (range.least != range.most || own == 0)  // all ranks find this
+    return InvalidData("ranks have {} to {} batches, but they must run the same number",
+                       range.least, range.most)
+        .with_hint("divide the examples evenly, or with another batch size");
+  StatusOr<EpochResult> result = run_over(dataset, options, run);
+  if (!result.ok()) return tell_ranks(group, result.status());
   return result;
 }
 

@@ -8,8 +8,10 @@
 #include "executor/array_values.h"
 #include "executor/executor.h"
 #include "executor/gpu/open_device.h"
+#include "executor/parallel/replica.h"
 #include "executor/parallel/worker_programs.h"
 #include "framework/base/errors.h"
+#include "jobs/run/collective_ops.h"
 
 namespace millrace::api {
 namespace {
@@ -45,6 +47,8 @@ struct PreparedProgram::Parts {
   std::unique_ptr<executor::PreparedProgram> program;
   executor::NamedValues feeds;  ///< in the caller's memory, so empty between runs
   std::vector<Value> results;   ///< kept, so that a run with the same shapes allocates less
+  /// The ranks that run the program together; null: it has no collective ops, or there are none.
+  executor::CollectiveGroup* group = nullptr;
 
   // A pass with several threads that share the variables.
   StatusOr<EpochResult> run_in_threads(Dataset& dataset, const EpochOptions& options) const;
@@ -53,7 +57,13 @@ struct PreparedProgram::Parts {
     Status status = executor::borrow_values(given, feeds);
     if (status.ok()) status = program->run(feeds, wanted, results);
     feeds.clear();
-    return status;
+    return tell_ranks(group, std::move(status));
+  }
+  StatusOr<EpochResult> train(Dataset& dataset, const EpochOptions& options) {
+    return run_over(
+        dataset, options, group,
+        [this](const executor::NamedValues& fed, const std::vector<std::string>& fetches,
+               std::vector<Value>& values) { return program->run(fed, fetches, values); });
   }
 };
 
@@ -95,12 +105,9 @@ void PreparedProgram::set_random_position(uint64_t position) {
 
 StatusOr<EpochResult> PreparedProgram::train_from_dataset(Dataset& dataset,
                                                           const EpochOptions& options) {
-  if (options.threads > 1) return parts_->run_in_threads(dataset, options);
-  return run_over(dataset, options,
-                  [this](const executor::NamedValues& feeds,
-                         const std::vector<std::string>& fetches, std::vector<Value>& results) {
-                    return parts_->program->run(feeds, fetches, results);
-                  });
+  if (options.threads > 1 && parts_->group == nullptr)
+    return parts_->run_in_threads(dataset, options);
+  return parts_->train(dataset, options);
 }
 
 StatusOr<EpochResult> PreparedProgram::infer_from_dataset(Dataset& dataset,
@@ -139,7 +146,8 @@ StatusOr<std::map<std::string, FetchedValue>> PreparedProgram::run_any(
 
 struct Executor::Parts {
   executor::Executor runner;
-  std::optional<uint64_t> position;  ///< of random numbers after the last run()
+  executor::CollectiveGroup* group = nullptr;  ///< all ranks
+  std::optional<uint64_t> position;            ///< of random numbers after the last run()
 
   // Runs a program that continues the random numbers.
   template <typename F>
@@ -160,10 +168,13 @@ StatusOr<Executor> Executor::create(const ExecutorOptions& options) {
   if (options.threads < 1)
     return InvalidArgument("options.threads: expected at least 1, found {}", options.threads);
   MILLRACE_ASSIGN_OR_RETURN(auto runtime,
-                            executor::runtime_with(options.custom_ops, options.allow_dir));
+                            executor::runtime_with(options.custom_ops, options.allow_dir,
+                                                   Internals::rings(options.ranks)));
   executor::ExecutorOptions settings;
   settings.threads = options.threads;
   settings.seed = options.seed;
+  if (options.ranks)
+    settings.seed += static_cast<uint64_t>(options.ranks->rank()) * executor::kSeedStep;
   settings.optimize = options.optimize;
   settings.bf16_products = options.bf16_products;
   settings.inter_op = options.inter_op;
@@ -174,8 +185,9 @@ StatusOr<Executor> Executor::create(const ExecutorOptions& options) {
   if (settings.gpu != nullptr && (options.debug_memory || options.inter_op))
     return Unimplemented("options.{} with device '{}'",
                          options.debug_memory ? "debug_memory" : "inter_op", options.device);
-  return Executor(std::unique_ptr<Parts>(
-      new Parts{executor::Executor(std::move(runtime), std::move(settings)), std::nullopt}));
+  return Executor(
+      std::unique_ptr<Parts>(new Parts{executor::Executor(std::move(runtime), std::move(settings)),
+                                       Internals::group(options.ranks), std::nullopt}));
 }
 
 StatusOr<PreparedProgram> Executor::prepare(const Program& program, const Scope& scope) const {
@@ -184,6 +196,7 @@ StatusOr<PreparedProgram> Executor::prepare(const Program& program, const Scope&
   parts->scope = Internals::state(scope);
   MILLRACE_ASSIGN_OR_RETURN(parts->program,
                             parts_->runner.prepare(program, Internals::vars(scope)));
+  if (jobs::has_collective_ops(program)) parts->group = parts_->group;
   return PreparedProgram(std::move(parts));
 }
 

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "api/connection.h"
 #include "api/scope.h"
 #include "executor/array.h"
 #include "executor/custom_op.h"
@@ -46,6 +48,9 @@ struct ExecutorOptions {
   std::vector<CustomOp> custom_ops = {};
   /// Folder that ops such as load and save may use; empty: such programs are rejected.
   std::string allow_dir = {};
+  /// The other ranks of collective training; absent: programs with collective ops are refused.
+  /// Ranks have random numbers of their own.
+  std::optional<Ranks> ranks = {};
 };
 
 /// A fetched value: a dense array, some rows of a matrix (sparse gradients), or the arrays of a
@@ -83,7 +88,9 @@ class PreparedProgram {
   /// Runs the program once for every batch of a data set (api/dataset.h).
   /// Errors: kInvalidArgument naming the option; those of run(), with the number of the batch;
   /// those of the readers of the data set, after the batches before the error have run;
-  /// kUnimplemented for EpochOptions::threads where it says so.
+  /// kUnimplemented for EpochOptions::threads where it says so. For a program that ranks run
+  /// together also kInvalidData for different numbers of batches, and kUnimplemented for several
+  /// threads and for a data set that is not in memory.
   StatusOr<EpochResult> train_from_dataset(Dataset& dataset, const EpochOptions& options);
   /// The same for a program that does not train. Errors: also kInvalidArgument for one that updates
   /// parameters; nothing has run then.

@@ -1,6 +1,7 @@
 #include "api/fleet.h"
 
 #include <utility>
+#include <variant>
 
 #include "api/internals.h"
 #include "executor/array_values.h"
@@ -32,6 +33,28 @@ StatusOr<fleet::DistributedStrategy> strategy_of(const FleetStrategy& from) {
   return strategy;
 }
 
+// Errors: kInvalidArgument for another value; kUnimplemented for a rate that the caller of each
+// worker would set.
+StatusOr<bool> is_hybrid(const MinimizeOptions& optimizer, const FleetStrategy& strategy) {
+  if (strategy.dense_gradients == "servers") return false;
+  if (strategy.dense_gradients != "all_reduce")
+    return InvalidArgument("dense_gradients: expected servers or all_reduce, found '{}'",
+                           strategy.dense_gradients);
+  if (std::holds_alternative<SteppedRate>(optimizer.learning_rate))
+    return Unimplemented(
+        "a learning rate that the caller sets in each step with dense_gradients all_reduce: "
+        "workers could differ");
+  return true;
+}
+
+// Errors: kInvalidArgument for an option that only workers of a hybrid job have.
+Status check_no_group(const FleetWorkerOptions& options) {
+  const char* const given = !options.folder.empty() ? "folder" : given_meeting_option(options);
+  if (given == nullptr) return Ok();
+  return InvalidArgument("options.{}: only for workers of a job with dense_gradients all_reduce",
+                         given);
+}
+
 fleet::FleetSaveTarget target_of(const FleetFolder& folder) {
   fleet::FleetSaveTarget target;
   target.root = folder.root;
@@ -60,12 +83,20 @@ struct Fleet::Parts {
   Connection connection;
   fleet::Fleet fleet;
   bool dumps = false;             ///< the strategy names vars to dump
+  bool is_hybrid = false;         ///< workers average dense gradients by all-reduce
   bool from_environment = false;  ///< variables of the environment set the communicator
   /// The job, if servers run optimizer blocks; `fleet` then has the role alone. Null: they do not.
   std::unique_ptr<jobs::TranspiledFleet> transpiled = nullptr;
 
   [[nodiscard]] Status init_transpiled(const FleetWorkerOptions& options,
                                        const fleet::WaitOptions* wait) const;
+  [[nodiscard]] Status init_hybrid(const FleetRole& role, const FleetWorkerOptions& options,
+                                   const fleet::WaitOptions* wait);
+  [[nodiscard]] ps::ClientOptions client(const FleetWorkerOptions& options) const {
+    return Internals::client(connection, 0, options.deadline, options.heartbeat);
+  }
+  /// One epoch of a worker. Workers of hybrid jobs make the same number of steps.
+  [[nodiscard]] StatusOr<EpochResult> run_epoch(Dataset& dataset, const EpochOptions& options);
   [[nodiscard]] Status step(const executor::NamedValues& feeds,
                             const std::vector<std::string>& fetches, std::vector<Value>& results) {
     return transpiled != nullptr ? transpiled->step(feeds, fetches, results)
@@ -79,8 +110,26 @@ Status Fleet::Parts::init_transpiled(const FleetWorkerOptions& options,
   if (from_environment)
     MILLRACE_RETURN_IF_ERROR(
         jobs::read_communicator_settings(fleet::process_variables(), settings));
-  settings.client = Internals::client(connection, 0, options.deadline, options.heartbeat);
+  settings.client = client(options);
   return transpiled->init_worker(Internals::state(connection).transport, wait, std::move(settings));
+}
+
+Status Fleet::Parts::init_hybrid(const FleetRole& role, const FleetWorkerOptions& options,
+                                 const fleet::WaitOptions* wait) {
+  if (role.is_server || fleet.job() == nullptr)  // the error names the call that is missing
+    return fleet.init_worker(Internals::state(connection).transport, wait);
+  fleet::Fleet::GroupStart group;
+  group.folder = options.folder;
+  MILLRACE_ASSIGN_OR_RETURN(group.rings, rings_of_workers(connection, role, options));
+  return fleet.init_worker(Internals::state(connection).transport, wait, client(options), &group);
+}
+
+StatusOr<EpochResult> Fleet::Parts::run_epoch(Dataset& dataset, const EpochOptions& options) {
+  const auto one = [this](const executor::NamedValues& feeds,
+                          const std::vector<std::string>& fetches,
+                          std::vector<Value>& results) { return step(feeds, fetches, results); };
+  fleet::FleetWorker* const worker = fleet.worker();
+  return run_over(dataset, options, worker == nullptr ? nullptr : worker->group(), one);
 }
 
 Fleet::Fleet(Connection connection)
@@ -140,6 +189,8 @@ Status Fleet::distributed_optimizer(const MinimizeOptions& optimizer,
   MILLRACE_ASSIGN_OR_RETURN(fleet::DistributedStrategy settings, strategy_of(strategy));
   const auto& trainer = settings.trainer_desc_configs();
   parts_->dumps = !trainer.dump_fields.empty() || !trainer.dump_param.empty();
+  MILLRACE_ASSIGN_OR_RETURN(parts_->is_hybrid, is_hybrid(optimizer, strategy));
+  parts_->fleet.all_reduce_dense(parts_->is_hybrid);
   parts_->transpiled = nullptr;
   return parts_->fleet.distributed_optimizer(optimizer, std::move(settings));
 }
@@ -212,11 +263,15 @@ void Fleet::stop_server() {
 Status Fleet::init_worker(const FleetWorkerOptions& options) {
   fleet::WaitOptions wait;
   if (options.wait_for_servers) wait.timeout = *options.wait_for_servers;
-  if (parts_->transpiled != nullptr)
-    return parts_->init_transpiled(options, options.wait_for_servers ? &wait : nullptr);
-  return parts_->fleet.init_worker(
-      Internals::state(parts_->connection).transport, options.wait_for_servers ? &wait : nullptr,
-      Internals::client(parts_->connection, 0, options.deadline, options.heartbeat));
+  const fleet::WaitOptions* const waits = options.wait_for_servers ? &wait : nullptr;
+  if (parts_->is_hybrid && parts_->transpiled == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(const FleetRole own, role());
+    return parts_->init_hybrid(own, options, waits);
+  }
+  MILLRACE_RETURN_IF_ERROR(check_no_group(options));
+  if (parts_->transpiled != nullptr) return parts_->init_transpiled(options, waits);
+  return parts_->fleet.init_worker(Internals::state(parts_->connection).transport, waits,
+                                   parts_->client(options));
 }
 
 StatusOr<Arrays> Fleet::step(const Arrays& feeds, const std::vector<std::string>& fetches) {
@@ -232,10 +287,7 @@ StatusOr<EpochResult> Fleet::train_from_dataset(Dataset& dataset, const EpochOpt
     return Status(StatusCode::kUnimplemented,
                   "train_from_dataset with trainer_desc_configs.dump_fields or dump_param")
         .with_hint("run-program dumps them, for jobs of transpile-program --fleet");
-  return run_over(
-      dataset, options,
-      [this](const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
-             std::vector<Value>& results) { return parts_->step(feeds, fetches, results); });
+  return parts_->run_epoch(dataset, options);
 }
 
 StatusOr<Array> Fleet::get(const std::string& name) const {

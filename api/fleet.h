@@ -44,6 +44,9 @@ struct FleetStrategy {
   bool adam_d2sum = false;  ///< adam of dense tables uses decaying sums of squares
   /// True: servers also run other optimizers than sgd and adam; the original refuses those.
   bool all_optimizers = false;
+  /// "servers", or "all_reduce": a hybrid job (docs/fleet.md), whose workers keep the dense
+  /// parameters and average their gradients by all-reduce; servers have embeddings only.
+  std::string dense_gradients = "servers";
 };
 
 /// How a job of the original's first fleet trains (DistributedTranspiler, FleetTranspiler,
@@ -104,6 +107,19 @@ struct FleetWorkerOptions {
   std::optional<std::chrono::milliseconds> wait_for_servers = std::chrono::minutes(10);
   std::chrono::milliseconds deadline{180'000};  ///< of one call, waiting for workers included
   std::chrono::milliseconds heartbeat{0};       ///< interval of signs of life; 0: none
+
+  // Of hybrid jobs; others refuse them. Their workers meet at the endpoint of the first worker in
+  // the role, or in `rendezvous`; those of Connection::in_process() without either.
+
+  /// A job continues from this folder of save_persistables(), which init_server() has been given as
+  /// well; the first worker reads it. Empty: a new job.
+  std::string folder = {};
+  /// "auto", "shm" (one machine) or "gloo" (TCP). With TLS "shm" only, because nothing between
+  /// workers is encrypted.
+  std::string engine = "auto";
+  std::string rendezvous = {};  ///< new folder that all workers can access; empty: none
+  /// How long to wait until all workers have connected; absent: 120 s.
+  std::optional<std::chrono::milliseconds> join_deadline = {};
 };
 
 /// Where results are saved, or loaded from.
@@ -165,7 +181,8 @@ class Fleet {
       const std::vector<std::string>& files) const;
 
   /// Sets how the job trains. Errors: kInvalidArgument for an unknown key, a value of another type,
-  /// and settings that are no mode; kUnimplemented naming a setting that is not supported.
+  /// and settings that are no mode; kUnimplemented naming a setting that is not supported, and for
+  /// a hybrid job whose caller sets the learning rate in each step.
   Status distributed_optimizer(const MinimizeOptions& optimizer, const FleetStrategy& strategy);
   /// Sets that the job is one of the first fleet, whose servers run optimizer blocks. Errors:
   /// kInvalidArgument naming the field of the configuration; kUnimplemented for a learning rate
@@ -202,7 +219,10 @@ class Fleet {
   void stop_server();
 
   /// Waits for the servers, sends the initial parameters to them (the first worker) or receives
-  /// them, and starts sending gradients. Errors: kDistributed; those of the startup program.
+  /// them, and starts sending gradients. In a hybrid job all workers take those of the first one;
+  /// all must then make the same number of steps, and an error of a step ends the job for all.
+  /// Errors: kDistributed; those of the startup program; kInvalidArgument naming an option that
+  /// this job has no use for, or a worker that cannot find the others.
   Status init_worker(const FleetWorkerOptions& options = {});
   /// Runs one step. \param feeds  by var name; dtype and dims as declared
   /// Errors: those of PreparedProgram::run(); kDistributed. The step counts as not done. Where
@@ -232,7 +252,8 @@ class Fleet {
   /// (split_files()), or all of them and DatasetOptions::divide.
   /// Errors: those of step(), with the number of the batch; those of the readers of the data set,
   /// after the batches before the error have run; kUnimplemented if trainer_desc_configs name vars
-  /// to dump.
+  /// to dump, and in hybrid jobs for a data set that is not in memory; kInvalidData if the workers
+  /// of a hybrid job have different numbers of batches.
   StatusOr<EpochResult> train_from_dataset(Dataset& dataset, const EpochOptions& options);
   /// A parameter of this worker, as last received. Errors: kNotFound; kInvalidArgument if it is not
   /// a dense array.
@@ -260,6 +281,7 @@ class Fleet {
   /// Loads what save_persistables() has written; every worker must call it, between two steps.
   /// With a TranspilerStrategy the first worker reads the folder and sends the servers their
   /// variables; every worker reads those that only workers hold.
+  /// In a hybrid job the first worker reads what workers keep, and an error ends the job.
   /// Errors: kNotFound, kInvalidData with the file; kDistributed; kUnimplemented for geo jobs, for
   /// synchronous servers that take snapshots, and for typed tables with a TranspilerStrategy.
   Status load_model(const FleetFolder& from);

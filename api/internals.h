@@ -3,15 +3,19 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "api/connection.h"
 #include "api/dataset.h"
 #include "api/scope.h"
+#include "executor/collective/rings.h"
 #include "executor/executor.h"
 #include "framework/base/log.h"
 #include "framework/tensor/scope.h"
+#include "io/job_key.h"
 #include "jobs/run/epoch.h"
 #include "ps/client/client.h"
 #include "ps/server/server_core.h"
@@ -32,6 +36,19 @@ struct Connection::State {
   std::string job;
   std::chrono::milliseconds reconnect_timeout{0};  ///< of calls
   bool has_directory = false;                      ///< the transport knows where servers listen
+  bool encrypts = false;                           ///< by TLS
+  std::shared_ptr<const io::JobKey> key;           ///< of the job; null: none
+
+  std::mutex grouping;
+  /// In one process: what connects the workers of a hybrid job, by worker; null: taken. Guarded by
+  /// `grouping`.
+  std::vector<std::unique_ptr<executor::CollectiveGroup>> groups;
+};
+
+/// What is inside a Ranks.
+struct Ranks::State {
+  std::shared_ptr<executor::Rings> rings;      ///< null: a process without others
+  executor::CollectiveGroup* group = nullptr;  ///< all ranks, of the rings
 };
 
 /// Access of the sources of this folder to what handles refer to.
@@ -42,7 +59,14 @@ struct Internals {
   static std::shared_ptr<void> state(const Scope& scope) { return scope.state_; }
   /// What is inside a data set.
   static Dataset::Parts& parts(Dataset& dataset) { return *dataset.parts_; }
-  static const Connection::State& state(const Connection& connection) { return *connection.state_; }
+  static Connection::State& state(const Connection& connection) { return *connection.state_; }
+  /// The groups, and all ranks; null for a process without others, and without ranks.
+  static std::shared_ptr<executor::Rings> rings(const std::optional<Ranks>& ranks) {
+    return ranks ? ranks->state_->rings : nullptr;
+  }
+  static executor::CollectiveGroup* group(const std::optional<Ranks>& ranks) {
+    return ranks ? ranks->state_->group : nullptr;
+  }
   /// Calls of a trainer by a connection. \param deadline  longest time of one call
   static ps::ClientOptions client(const Connection& connection, int trainer,
                                   std::chrono::milliseconds deadline,
@@ -72,6 +96,16 @@ StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options, co
 StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options,
                                const RunOneBatch& run, const jobs::EpochWorkers& workers);
 
+/// The same for ranks that run the program together, and so need the same number of batches; an
+/// error breaks their group. \param group  null: there are none
+/// Errors: also kInvalidData, on all ranks, for different numbers; kUnimplemented for a data set
+/// that is not in memory; kDistributed.
+StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options,
+                               executor::CollectiveGroup* group, const RunFeeds& run);
+/// Breaks a group, if there is one, by an error, so that the other ranks learn of it.
+/// \returns the status
+Status tell_ranks(executor::CollectiveGroup* group, Status status);
+
 /// The var that the first optimizer op of a program updates; empty if it has none.
 std::string updated_var(const Program& program);
 /// Errors: kInvalidArgument naming the var if it is not empty.
@@ -87,6 +121,17 @@ Status check_server_options(const ServerOptions& options);
 /// The same settings for the server itself, with the job of the connection.
 ps::ServerOptions service_of(const ServerOptions& options, const Connection& connection);
 
+struct FleetRole;
+struct FleetWorkerOptions;
+
+/// The first of these options that says how workers meet and is not the default; null: none is.
+const char* given_meeting_option(const FleetWorkerOptions& options);
+/// Connects the workers of a job that averages dense gradients by all-reduce.
+/// Errors: kInvalidArgument naming the option; kUnimplemented for engines and TLS as
+/// FleetWorkerOptions says.
+StatusOr<std::shared_ptr<executor::Rings>> rings_of_workers(const Connection& connection,
+                                                            const FleetRole& role,
+                                                            const FleetWorkerOptions& options);
 /// The lines with a prefix for errors and warnings; drops them if there is no receiver.
 LogSink sink_of(Log log);
 

@@ -5,6 +5,7 @@
 #include "api/internals.h"
 #include "executor/add_custom_ops.h"
 #include "executor/array_values.h"
+#include "executor/collective/group_link.h"
 #include "executor/feed_values.h"
 #include "executor/parallel/parallel_executor.h"
 #include "framework/base/errors.h"
@@ -14,11 +15,42 @@ namespace millrace::api {
 
 struct ParallelExecutor::Parts {
   std::shared_ptr<void> vars;  ///< keeps the vars alive that the devices share with others
+  std::optional<Ranks> ranks;
+  std::unique_ptr<executor::TrainerLink> link;  ///< to the other ranks; null: there are none
   std::unique_ptr<executor::ParallelExecutor> runner;
   executor::NamedValues feeds;  ///< kept, so that a run with the same shapes allocates less
   std::vector<Value> results;   ///< likewise
   std::string updated;          ///< first parameter that the program updates; empty: none
+
+  /// Lets the ranks train the program together.
+  Status join(const ParallelOptions& options, executor::ParallelOptions& settings);
 };
+
+Status ParallelExecutor::Parts::join(const ParallelOptions& options,
+                                     executor::ParallelOptions& settings) {
+  ranks = options.ranks;
+  executor::CollectiveGroup* const group = Internals::group(ranks);
+  const int size = group == nullptr ? 1 : group->size();
+  const int rank = group == nullptr ? 0 : group->rank();
+  BuildStrategy& build = settings.build_strategy;
+  if (build.num_trainers != 1 && build.num_trainers != size)
+    return InvalidArgument(
+        "build_strategy.num_trainers: expected {}, the size of options.ranks, found {}", size,
+        build.num_trainers);
+  if (build.trainer_id != 0 && build.trainer_id != rank)
+    return InvalidArgument(
+        "build_strategy.trainer_id: expected {}, the rank of options.ranks, found {}", rank,
+        build.trainer_id);
+  if (group == nullptr) return Ok();
+  build.num_trainers = size;
+  build.trainer_id = rank;
+  // one group, or groups of one rank, are not a hierarchy
+  const int inter = build.hierarchical_allreduce_inter_nranks;
+  const bool divides = build.use_hierarchical_allreduce && inter > 1 && inter < size;
+  MILLRACE_ASSIGN_OR_RETURN(link, executor::make_group_link(*group, divides ? inter : 0));
+  settings.trainers = link.get();
+  return Ok();
+}
 
 ParallelExecutor::ParallelExecutor(std::shared_ptr<Parts> parts) : parts_(std::move(parts)) {}
 ParallelExecutor::ParallelExecutor(ParallelExecutor&&) noexcept = default;
@@ -29,13 +61,9 @@ StatusOr<ParallelExecutor> ParallelExecutor::create(const Program& program, cons
                                                     const ParallelOptions& options) {
   if (options.threads < 1)
     return InvalidArgument("options.threads: expected at least 1, found {}", options.threads);
-  if (options.build_strategy.num_trainers > 1)
-    return Status(StatusCode::kUnimplemented,
-                  "build_strategy.num_trainers: a ParallelExecutor of the library has no other "
-                  "processes")
-        .with_hint("start trainers in several processes with launch and run-program");
   MILLRACE_ASSIGN_OR_RETURN(auto runtime,
-                            executor::runtime_with(options.custom_ops, options.allow_dir));
+                            executor::runtime_with(options.custom_ops, options.allow_dir,
+                                                   Internals::rings(options.ranks)));
   MILLRACE_RETURN_IF_ERROR(ops::check_program(*runtime->ops, program));
   executor::ParallelOptions settings;
   settings.devices = options.devices;
@@ -54,6 +82,7 @@ StatusOr<ParallelExecutor> ParallelExecutor::create(const Program& program, cons
   settings.debug_memory = options.debug_memory;
   settings.seed = options.seed;
   settings.wait_timeout_ms = options.wait_timeout_ms;
+  MILLRACE_RETURN_IF_ERROR(parts->join(options, settings));
   MILLRACE_ASSIGN_OR_RETURN(parts->runner, executor::ParallelExecutor::create(
                                                std::move(runtime), program, Internals::vars(scope),
                                                settings, options.threads));
@@ -99,12 +128,12 @@ StatusOr<std::map<std::string, std::vector<Array>>> ParallelExecutor::run_unmerg
 
 StatusOr<EpochResult> ParallelExecutor::train_from_dataset(Dataset& dataset,
                                                            const EpochOptions& options) {
-  return run_over(dataset, options,
-                  [this](const executor::NamedValues& feeds,
-                         const std::vector<std::string>& fetches, std::vector<Value>& results) {
-                    return parts_->runner->run(executor::ParallelFeeds::split(feeds), fetches,
-                                               results);
-                  });
+  return run_over(
+      dataset, options, parts_->link == nullptr ? nullptr : Internals::group(parts_->ranks),
+      [this](const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+             std::vector<Value>& results) {
+        return parts_->runner->run(executor::ParallelFeeds::split(feeds), fetches, results);
+      });
 }
 
 StatusOr<EpochResult> ParallelExecutor::infer_from_dataset(Dataset& dataset,

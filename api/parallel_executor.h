@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "api/connection.h"
 #include "api/scope.h"
 #include "executor/array.h"
 #include "executor/custom_op.h"
@@ -48,6 +50,10 @@ struct ParallelOptions {
   int64_t wait_timeout_ms = 600'000;      ///< how long a device waits for the others
   std::vector<CustomOp> custom_ops = {};  ///< as in ExecutorOptions
   std::string allow_dir = {};             ///< as in ExecutorOptions
+  /// Processes that train the program together, as those of mode nccl2: all begin with the values
+  /// of rank 0, and gradients are summed over all devices of all ranks. They set num_trainers and
+  /// trainer_id of build_strategy. Absent: this process trains alone.
+  std::optional<Ranks> ranks = {};
 };
 
 /// Trains or evaluates a program on several devices of this process at once: feeds are divided
@@ -61,8 +67,9 @@ class ParallelExecutor {
   /// \param program  is copied; its feed and fetch ops are left out
   /// \param scope    has the results of the startup program
   /// Errors: kInvalidArgument naming the option, or without loss_name for a program that trains;
-  /// kUnimplemented naming an option that no build supports, and for num_trainers above 1: trainers
-  /// in several processes are started with `launch`; those of Executor::prepare().
+  /// also for num_trainers or trainer_id that are not those of `ranks`, and num_trainers above 1
+  /// without them; kUnimplemented naming an option that no build supports; kDistributed; those of
+  /// Executor::prepare().
   static StatusOr<ParallelExecutor> create(const Program& program, const Scope& scope,
                                            const ParallelOptions& options);
   ParallelExecutor(ParallelExecutor&&) noexcept;
@@ -86,8 +93,8 @@ class ParallelExecutor {
       const Arrays& feeds, const std::vector<std::string>& fetches);
 
   /// Runs one step for every batch of a data set (api/dataset.h), each split over the devices.
-  /// Errors: as PreparedProgram::train_from_dataset() of api/executor.h; a last batch that is too
-  /// small to be split, unless the data set has `drop_last`.
+  /// Errors: as PreparedProgram::train_from_dataset() of api/executor.h, `ranks` included; a last
+  /// batch that is too small to be split, unless the data set has `drop_last`.
   StatusOr<EpochResult> train_from_dataset(Dataset& dataset, const EpochOptions& options);
   /// The same for a program that does not train. Errors: also kInvalidArgument for one that updates
   /// parameters.

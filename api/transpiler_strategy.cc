@@ -8,14 +8,15 @@ namespace transpiler_strategy {
 // Errors: kInvalidArgument naming a setting that only jobs with typed tables have.
 Status check_no_tables(const FleetStrategy& strategy) {
   const FleetStrategy defaults;
-  const char* const setting = !strategy.tables.empty()                     ? "tables"
-                              : !strategy.trainer_desc_configs.empty()     ? "trainer_desc_configs"
-                              : !strategy.fs_client_param.empty()          ? "fs_client_param"
-                              : strategy.use_cvm != defaults.use_cvm       ? "use_cvm"
-                              : strategy.adam_d2sum != defaults.adam_d2sum ? "adam_d2sum"
-                              : strategy.all_optimizers != defaults.all_optimizers
-                                  ? "all_optimizers"
-                                  : nullptr;
+  const char* const setting =
+      !strategy.tables.empty()                               ? "tables"
+      : !strategy.trainer_desc_configs.empty()               ? "trainer_desc_configs"
+      : !strategy.fs_client_param.empty()                    ? "fs_client_param"
+      : strategy.use_cvm != defaults.use_cvm                 ? "use_cvm"
+      : strategy.adam_d2sum != defaults.adam_d2sum           ? "adam_d2sum"
+      : strategy.all_optimizers != defaults.all_optimizers   ? "all_optimizers"
+      : strategy.dense_gradients != defaults.dense_gradients ? "dense_gradients"
+                                                             : nullptr;
   if (setting == nullptr) return Ok();
   return InvalidArgument(
       "strategy.{}: a job whose servers run optimizer blocks has no typed tables", setting);

@@ -166,10 +166,12 @@ KernelFactory factory_of(const CustomOp& custom) {
 }  // namespace
 
 StatusOr<std::shared_ptr<const Runtime>> runtime_with(const std::vector<CustomOp>& custom_ops,
-                                                      const std::string& files_root) {
-  if (custom_ops.empty()) return standard_runtime(files_root);
+                                                      const std::string& files_root,
+                                                      std::shared_ptr<Rings> rings) {
+  if (custom_ops.empty()) return standard_runtime(files_root, std::move(rings));
   auto runtime = std::make_shared<Runtime>();
   runtime->files_root = files_root;
+  runtime->rings = std::move(rings);
   std::unique_ptr<ops::OpRegistry> schemas = ops::standard_registry();
   for (const CustomOp& custom : custom_ops) {
     if (custom.type.empty() || custom.run == nullptr)

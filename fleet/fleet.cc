@@ -139,6 +139,7 @@ JobSpec Fleet::job_spec() const {
   spec.heter = {role_->heter.all, heter_returned_};
   spec.environment = environment_;
   spec.scheduled_rate = scheduled_rate_;
+  spec.all_reduces_dense = all_reduces_dense_;
   return spec;
 }
 
@@ -170,6 +171,7 @@ Status Fleet::minimize(const ops::OpRegistry& registry, const Program& main, con
 Status Fleet::init_server(const ServerTableOptions& options, ps::ServerOptions service) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_server", true));
   if (role_->is_heter_worker()) return init_heter_worker(std::move(service));
+  if (job_->spec().all_reduces_dense) MILLRACE_RETURN_IF_ERROR(check_hybrid_service(service));
   ServerSetup setup;
   setup.description = output_->ps_desc;
   setup.workers = role_->worker_num;
@@ -239,8 +241,15 @@ std::vector<std::string> Fleet::peers_of_worker() const {
 }
 
 Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait,
-                          const ps::ClientOptions& client) {
+                          const ps::ClientOptions& client, const GroupStart* group) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_worker", false));
+  if (job_->spec().all_reduces_dense != (group != nullptr))
+    return InvalidArgument("init_worker: {}",
+                           group == nullptr
+                               ? "the workers of this job average dense gradients by all-reduce, "
+                                 "but nothing connects them"
+                               : "the servers of this job have the dense parameters, so its "
+                                 "workers are no group");
   if (worker_ != nullptr)
     return InvalidArgument("init_worker: the communicator of this worker is running already");
   const bool may_wait = environment_("FLAGS_LAUNCH_BARRIER").value_or("1") != "0";
@@ -248,8 +257,17 @@ Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOp
     MILLRACE_RETURN_IF_ERROR(wait_server_ready(peers_of_worker(), *wait));
   WorkerSetup setup = worker_setup();
   setup.client = client;
+  if (group != nullptr) {
+    setup.rings = group->rings;
+    setup.scheduled_rate = scheduled_rate_;
+  }
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<FleetWorker> worker,
                             FleetWorker::create(setup, std::move(transport)));
+  if (group != nullptr && !group->folder.empty()) {
+    worker->expect_loaded(true);
+    if (role_->is_first_worker())
+      MILLRACE_RETURN_IF_ERROR(load_worker_vars(*worker, group->folder));
+  }
   MILLRACE_RETURN_IF_ERROR(worker->start());
   worker_ = std::move(worker);
   return Ok();

@@ -32,6 +32,15 @@ namespace millrace::fleet {
 /// thread-safe except for stop_server(). Source: spec/fleet.md sections 1, 4 and 12.
 class Fleet {
  public:
+  /// How the workers of a job that averages dense gradients by all-reduce begin.
+  struct GroupStart {
+    std::shared_ptr<executor::Rings> rings;  ///< all workers, in the order of their numbers
+    /// What save_persistables() has written, on this machine; the servers must have loaded the
+    /// same. The first worker reads the dense half, which the others take from it. Empty: a new
+    /// job.
+    std::string folder;
+  };
+
   Fleet() = default;
   Fleet(const Fleet&) = delete;
   Fleet& operator=(const Fleet&) = delete;
@@ -75,6 +84,9 @@ class Fleet {
   void fetch_from_heter_workers(std::vector<std::string> names) {
     heter_returned_ = std::move(names);
   }
+  /// Lets workers keep the dense parameters and average their gradients by all-reduce
+  /// (JobSpec::all_reduces_dense). Call it before minimize(), in all processes.
+  void all_reduce_dense(bool wanted) { all_reduces_dense_ = wanted; }
   /// This process's programs and descriptions; null before minimize(), and in heter workers.
   [[nodiscard]] const RoleOutput* programs() const { return output_ ? &*output_ : nullptr; }
   /// The job; null before minimize().
@@ -82,7 +94,8 @@ class Fleet {
 
   /// Creates the tables; in a heter worker only the worker itself. Errors: called before
   /// minimize(); not a server or heter worker; those of FleetServer and HeterWorker.
-  /// \param service  deadlines and other settings of the server
+  /// \param service  deadlines and other settings of the server. kUnimplemented for those that
+  ///                 check_hybrid_service() refuses
   Status init_server(const ServerTableOptions& options = {}, ps::ServerOptions service = {});
   /// The same with tables that a job has saved (save_persistables()): the rows of embeddings and,
   /// if no names are given, the dense parameters, with which workers then start.
@@ -102,8 +115,9 @@ class Fleet {
   /// second call; kDistributed.
   /// \param wait    null: do not wait for servers, for transports other than TCP
   /// \param client  deadlines and other settings of calls; the worker's number is set by this call
+  /// \param group   needed where all_reduce_dense() is set, otherwise kInvalidArgument
   Status init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait = nullptr,
-                     const ps::ClientOptions& client = {});
+                     const ps::ClientOptions& client = {}, const GroupStart* group = nullptr);
   /// Runs one training step. Errors: called before init_worker(); those of the program and the
   /// servers.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
@@ -170,6 +184,7 @@ class Fleet {
   std::unique_ptr<FleetServer> server_;
   std::unique_ptr<FleetWorker> worker_;
   std::vector<std::string> heter_returned_;
+  bool all_reduces_dense_ = false;
   std::unique_ptr<HeterWorker> heter_worker_;
 };
 

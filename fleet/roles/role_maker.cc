@@ -107,9 +107,12 @@ StatusOr<RoleMaker> symmetric_role(int rank, const std::vector<std::string>& end
   made.role = rank % 2 == 0 ? Role::kServer : Role::kWorker;
   made.id = rank / 2;
   made.worker_num = size / 2;
-  for (size_t i = 0; i < endpoints.size(); i += 2) made.server_endpoints.push_back(endpoints[i]);
+  for (size_t i = 0; i < endpoints.size(); i += 2) {
+    made.server_endpoints.push_back(endpoints[i]);
+    made.worker_endpoints.push_back(endpoints[i + 1]);
+  }
   MILLRACE_RETURN_IF_ERROR(check_endpoints(made.server_endpoints, "servers"));
-  if (made.is_server()) made.own_endpoint = made.server_endpoints[static_cast<size_t>(made.id)];
+  made.own_endpoint = endpoints[static_cast<size_t>(rank)];
   return made;
 }
 

@@ -100,7 +100,8 @@ StatusOr<RoleMaker> general_role_from_environment(const EnvironmentReader& read)
 
 /// Two processes per node, as in the original's MPISymetricRoleMaker: even ranks are servers, odd
 /// ranks are workers; ids are rank / 2.
-/// \param endpoints  host:port of all ranks, in order; only those of servers are used
+/// \param endpoints  host:port of all ranks, in order. Workers use theirs only to exchange dense
+///                   gradients
 /// Errors: kInvalidArgument for an odd number of ranks, a rank out of range, or two servers with
 /// one endpoint.
 StatusOr<RoleMaker> symmetric_role(int rank, const std::vector<std::string>& endpoints);

@@ -40,6 +40,18 @@ std::unique_ptr<Program> serving_program(const ServerSetup& setup, bool is_sync)
 
 }  // namespace
 
+Status check_hybrid_service(const ps::ServerOptions& service) {
+  if (service.elastic)
+    return Unimplemented(
+        "service.elastic with dense_gradients all_reduce, which needs all trainers");
+  if (!service.snapshot_root.empty())
+    return Unimplemented(
+               "service.snapshot_root with dense_gradients all_reduce: snapshots of servers lack "
+               "the dense parameters, which trainers keep")
+        .with_hint("save the whole job at its end");
+  return Ok();
+}
+
 StatusOr<std::unique_ptr<FleetServer>> FleetServer::create(ServerSetup setup) {
   std::unique_ptr<FleetServer> server(new FleetServer());
   MILLRACE_ASSIGN_OR_RETURN(server->tables_,

@@ -31,6 +31,10 @@ struct ServerSetup {
   ps::ServerOptions service;  ///< job, deadlines, ...; `tables` is set by FleetServer
 };
 
+/// What servers cannot do in a job whose workers keep the dense parameters: go back to a snapshot,
+/// or continue without one of the workers. Errors: kUnimplemented naming the setting.
+Status check_hybrid_service(const ps::ServerOptions& service);
+
 /// A server of a fleet job: serves the tables of its description with ps::Service, which also
 /// detects lost workers and takes snapshots. It serves until every worker has completed. Unlike the
 /// original's, it then ends on its own.

@@ -139,6 +139,12 @@ class FleetWorker {
   /// Says whether this worker has loaded a saved job. In a job that averages dense gradients,
   /// start() of worker 0 returns kInvalidArgument unless the servers have done the same.
   void expect_loaded(bool loaded) { expects_loaded_ = loaded; }
+  /// Takes all persistable values of worker 0; all workers of a group() call it, between two steps.
+  /// Errors: kInvalidData if workers have other persistable vars; kDistributed.
+  Status share_values();
+  /// Breaks the group of workers if the status is an error, so that the others learn of it.
+  /// \returns the status
+  Status abandon(Status status);
 
  private:
   FleetWorker() = default;
@@ -161,8 +167,6 @@ class FleetWorker {
   Status init_params();
   Status join_workers();
   Status check_loaded_together();
-  /// Breaks the group of workers, so that the others learn of an error of this one.
-  Status abandon(Status status);
   Status run_step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
                   std::vector<Value>& results);
   Status send_rate();

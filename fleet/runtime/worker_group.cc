@@ -17,6 +17,10 @@ Status FleetWorker::join_workers() {
     return InvalidArgument(
         "this is trainer {} of {}, but rank {} of the {} processes that exchange dense gradients",
         index(), workers_, group_->rank(), group_->size());
+  return share_values();
+}
+
+Status FleetWorker::share_values() {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<executor::TrainerLink> link,
                             executor::make_group_link(*group_));
   return executor::share_start_values(*main_, scope_, *link);

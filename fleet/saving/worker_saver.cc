@@ -73,6 +73,42 @@ StatusOr<ps::SavedParts> save_tables(FleetWorker& worker, const FleetSaveTarget&
   return parts;
 }
 
+Status load_vars(FleetWorker& worker, const std::string& folder,
+                 const std::vector<io::ParamSpec>& vars) {
+  if (vars.empty()) return Ok();
+  MILLRACE_RETURN_IF_ERROR(io::check_folder(folder, io::names_of(vars), io::CheckFiles::kBytes));
+  MILLRACE_ASSIGN_OR_RETURN(io::ParamValues values, io::load_separate(folder, vars));
+  for (auto& [name, value] : values) worker.scope().local(name) = std::move(value);
+  return Ok();
+}
+
+Status load_tables_and_vars(FleetWorker& worker, const FleetSaveTarget& from) {
+  MILLRACE_RETURN_IF_ERROR(check_geo(worker, "loading"));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(from.root, from.folder));
+  ps::TableClient& client = worker.table_client();
+  MILLRACE_RETURN_IF_ERROR(client.barrier(ps::CommBarrier::kLoad));
+  Status loaded;
+  if (worker.index() == 0) {
+    for (const NamedTable& table : tables_of(worker)) {
+      loaded = client.load(table.id, from.folder);
+      if (!loaded.ok()) break;
+    }
+  }
+  // do not return before the barrier: the others would wait for this worker
+  const Status met = client.barrier(ps::CommBarrier::kLoad);
+  MILLRACE_RETURN_IF_ERROR(std::move(loaded));
+  MILLRACE_RETURN_IF_ERROR(Status(met));
+  std::set<std::string> on_servers;
+  for (const auto& [id, names] : worker.dense_tables())
+    on_servers.insert(names.begin(), names.end());
+  std::vector<io::ParamSpec> rest = saved_vars(worker);
+  std::erase_if(rest, [&](const io::ParamSpec& each) { return on_servers.contains(each.name); });
+  const bool shares = worker.group() != nullptr;
+  if (!shares || worker.index() == 0) MILLRACE_RETURN_IF_ERROR(load_vars(worker, folder, rest));
+  if (shares) MILLRACE_RETURN_IF_ERROR(worker.share_values());
+  return worker.communicator().recv(worker.scope());
+}
+
 }  // namespace
 
 std::vector<io::ParamSpec> saved_vars(FleetWorker& worker) {
@@ -133,33 +169,12 @@ Status save_worker_model(FleetWorker& worker, const FleetSaveTarget& to, const P
   return executor::save_inference_model(folder, origin, *registry, saved, feeds, fetches, options);
 }
 
+Status load_worker_vars(FleetWorker& worker, const std::string& folder) {
+  return load_vars(worker, folder, saved_vars(worker));
+}
+
 Status load_worker_persistables(FleetWorker& worker, const FleetSaveTarget& from) {
-  MILLRACE_RETURN_IF_ERROR(check_geo(worker, "loading"));
-  MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(from.root, from.folder));
-  ps::TableClient& client = worker.table_client();
-  MILLRACE_RETURN_IF_ERROR(client.barrier(ps::CommBarrier::kLoad));
-  Status loaded;
-  if (worker.index() == 0) {
-    for (const NamedTable& table : tables_of(worker)) {
-      loaded = client.load(table.id, from.folder);
-      if (!loaded.ok()) break;
-    }
-  }
-  // do not return before the barrier: the others would wait for this worker
-  const Status met = client.barrier(ps::CommBarrier::kLoad);
-  MILLRACE_RETURN_IF_ERROR(std::move(loaded));
-  MILLRACE_RETURN_IF_ERROR(Status(met));
-  std::set<std::string> on_servers;
-  for (const auto& [id, names] : worker.dense_tables())
-    on_servers.insert(names.begin(), names.end());
-  std::vector<io::ParamSpec> rest = saved_vars(worker);
-  std::erase_if(rest, [&](const io::ParamSpec& each) { return on_servers.contains(each.name); });
-  if (!rest.empty()) {
-    MILLRACE_RETURN_IF_ERROR(io::check_folder(folder, io::names_of(rest), io::CheckFiles::kBytes));
-    MILLRACE_ASSIGN_OR_RETURN(io::ParamValues values, io::load_separate(folder, rest));
-    for (auto& [name, value] : values) worker.scope().local(name) = std::move(value);
-  }
-  return worker.communicator().recv(worker.scope());
+  return worker.abandon(load_tables_and_vars(worker, from));
 }
 
 }  // namespace millrace::fleet

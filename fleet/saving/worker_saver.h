@@ -37,8 +37,13 @@ Status save_worker_model(FleetWorker& worker, const FleetSaveTarget& to, const P
                          const std::vector<std::string>& feeds,
                          const std::vector<std::string>& fetches);
 
+/// Loads saved_vars() from the folder of save_worker_persistables(). Errors: kNotFound,
+/// kInvalidData with the file.
+Status load_worker_vars(FleetWorker& worker, const std::string& folder);
+
 /// Loads tables and vars that save_worker_persistables() has written, with any number of servers.
-/// Every worker must call it, between two steps, and waits for the others.
+/// Every worker must call it, between two steps, and waits for the others. Workers that average
+/// dense gradients take the vars of worker 0; an error of one of them ends their job.
 /// Errors: kNotFound, kInvalidData with the file; kDistributed.
 Status load_worker_persistables(FleetWorker& worker, const FleetSaveTarget& from);
 

@@ -26,22 +26,6 @@ Status check_has_no_tables(const std::string& folder) {
       .with_hint("copy the parts of all servers into the folder");
 }
 
-// Trainers that keep dense parameters cannot go back to a snapshot, or continue without one of
-// them.
-Status check_service(const FleetRole& role, const ps::ServerOptions& service) {
-  if (!role.all_reduces_dense) return Ok();
-  if (service.elastic)
-    return Unimplemented(
-        "settings.service.elastic with dense_gradients all_reduce, which needs all trainers");
-  if (!service.snapshot_root.empty())
-    return Unimplemented(
-               "settings.service.snapshot_root with dense_gradients all_reduce: snapshots of "
-               "servers "
-               "lack the dense parameters, which trainers keep")
-        .with_hint("save the whole job at its end");
-  return Ok();
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<FleetServerJob>> FleetServerJob::open(
@@ -51,7 +35,8 @@ StatusOr<std::unique_ptr<FleetServerJob>> FleetServerJob::open(
   if (!role.is_server)
     return Status(StatusCode::kUsage, "expected the folder of a server, found that of a trainer")
         .in_file(files.program);
-  MILLRACE_RETURN_IF_ERROR(check_service(role, settings.service).in_file(files.program));
+  if (role.all_reduces_dense)
+    MILLRACE_RETURN_IF_ERROR(fleet::check_hybrid_service(settings.service).in_file(files.program));
   if (!files.load_program.empty())
     return Unimplemented(
         "files.load_program of a fleet job: its tables are loaded with files.params");

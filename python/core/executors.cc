@@ -161,7 +161,8 @@ void bind_options(nb::module_& m) {
       .def_rw("tf32_products", &api::ExecutorOptions::tf32_products)
       .def_rw("inter_op", &api::ExecutorOptions::inter_op)
       .def_rw("debug_memory", &api::ExecutorOptions::debug_memory)
-      .def_rw("allow_dir", &api::ExecutorOptions::allow_dir);
+      .def_rw("allow_dir", &api::ExecutorOptions::allow_dir)
+      .def_rw("ranks", &api::ExecutorOptions::ranks);
   nb::class_<SessionOptions>(m, "SessionOptions")
       .def(nb::init<>())
       .def_rw("threads", &SessionOptions::threads)

@@ -45,7 +45,7 @@ void bind_fleet_options(nb::module_& m) {
     nb::class_<T>(m, "FleetStrategy")
         .def(nb::init<>()) FIELD(a_sync) FIELD(a_sync_configs) FIELD(trainer_desc_configs)
             FIELD(fs_client_param) FIELD(tables) FIELD(use_cvm) FIELD(adam_d2sum)
-                FIELD(all_optimizers);
+                FIELD(all_optimizers) FIELD(dense_gradients);
   }
   {
     using T = api::FleetRole;
@@ -61,7 +61,8 @@ void bind_fleet_options(nb::module_& m) {
   {
     using T = api::FleetWorkerOptions;
     nb::class_<T>(m, "FleetWorkerOptions")
-        .def(nb::init<>()) FIELD(wait_for_servers) FIELD(deadline) FIELD(heartbeat);
+        .def(nb::init<>()) FIELD(wait_for_servers) FIELD(deadline) FIELD(heartbeat) FIELD(folder)
+            FIELD(engine) FIELD(rendezvous) FIELD(join_deadline);
   }
   {
     using T = api::FleetFolder;

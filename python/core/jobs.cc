@@ -47,6 +47,21 @@ void bind_connection(nb::module_& m) {
       .def("close", [](Connection& self) { without_gil([&] { self.close(); }); });
 }
 
+void bind_ranks(nb::module_& m) {
+  using T = api::RankOptions;
+  nb::class_<T>(m, "RankOptions")
+      .def(nb::init<>()) FIELD(rank) FIELD(endpoints) FIELD(engine) FIELD(rendezvous)
+          FIELD(job_key_file) FIELD(wait) FIELD(join);
+  nb::class_<api::Ranks>(m, "Ranks")
+      .def_static("open",
+                  [](const api::RankOptions& options) {
+                    return without_gil([&] { return value_of(api::Ranks::open(options)); });
+                  })
+      .def_prop_ro("rank", &api::Ranks::rank)
+      .def_prop_ro("size", &api::Ranks::size)
+      .def("barrier", [](const api::Ranks& self) { without_gil([&] { check(self.barrier()); }); });
+}
+
 void bind_server(nb::module_& m) {
   {
     using T = api::RoleFiles;
@@ -172,6 +187,7 @@ void bind_trainer(nb::module_& m) {
 
 void bind_jobs(nb::module_& m) {
   bind_connection(m);
+  bind_ranks(m);
   bind_server(m);
   bind_trainer_options(m);
   bind_trainer(m);

@@ -120,7 +120,8 @@ void bind_parallel(nb::module_& m) {
       .def_rw("debug_memory", &ParallelOptions::debug_memory)
       .def_rw("seed", &ParallelOptions::seed)
       .def_rw("wait_timeout_ms", &ParallelOptions::wait_timeout_ms)
-      .def_rw("allow_dir", &ParallelOptions::allow_dir);
+      .def_rw("allow_dir", &ParallelOptions::allow_dir)
+      .def_rw("ranks", &ParallelOptions::ranks);
   nb::class_<LockedParallelExecutor>(m, "ParallelExecutor")
       .def_static(
           "create",

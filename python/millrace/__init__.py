@@ -16,8 +16,8 @@ from .datasets import Dataset, Epoch
 from .execution import (BuildStrategy, ExecutionStrategy, Executor, ParallelExecutor, PreparedProgram, Rows, Scope,
                         Session, train)
 from .io import load_inference_model, save_inference_model
-from .jobs import (Communicator, Connection, Fleet, LiveModel, ParameterServer, RoleFiles, ServerCheckpoint, Trainer,
-                   TranspilerStrategy, server_files, trainer_files)
+from .jobs import (Communicator, Connection, Fleet, LiveModel, ParameterServer, Ranks, RoleFiles, ServerCheckpoint,
+                   Trainer, TranspilerStrategy, server_files, trainer_files)
 from .program import Block, Difference, Op, Problem, Program, Var, op_types, pass_names, run_passes
 from .training import Backward, Minimized, append_backward, minimize, minimize_options
 from .transpiler import DistributeTranspiler, DistributeTranspilerConfig, WrittenJob, transpile
@@ -46,8 +46,8 @@ __all__ = [
     "DistributeTranspiler", "DistributeTranspilerConfig", "DistributedError", "Epoch", "Error", "ExecutionError",
     "ExecutionStrategy", "Executor", "Fleet", "InternalError", "InvalidArgumentError", "InvalidDataError",
     "InvalidProgramError", "IoError", "LiveModel", "LodArray", "Minimized", "NotFoundError", "Op", "ParallelExecutor",
-    "ParameterServer", "PreparedProgram", "Problem", "Program", "ResourceError", "RoleFiles", "Rows", "Scope",
-    "ServerCheckpoint", "Session", "Trainer", "TranspilerStrategy", "UnimplementedError", "UsageError", "Var",
+    "ParameterServer", "PreparedProgram", "Problem", "Program", "Ranks", "ResourceError", "RoleFiles", "Rows",
+    "Scope", "ServerCheckpoint", "Session", "Trainer", "TranspilerStrategy", "UnimplementedError", "UsageError", "Var",
     "WrittenJob", "append_backward", "io", "load_inference_model", "minimize", "minimize_options", "op_types", "optimizer",
     "pass_names", "run_passes", "save_inference_model", "server_files", "train", "trainer_files", "transpile",
     "version_info",

@@ -63,6 +63,11 @@ class Scope:
         return Rows(*self._core.get_rows(name))
 
 
+def _filled(options, settings: dict):
+    ranks = settings.get("ranks")
+    return fill(options, settings if ranks is None else {**settings, "ranks": ranks._core})
+
+
 class PreparedProgram(TrainsFromDatasets, InfersFromDatasets):
     """A program that was compiled for a scope; for many runs of it."""
 
@@ -107,11 +112,11 @@ class Executor:
     """Runs programs with the variables of scopes.
 
     Options: ``threads``, ``seed``, ``optimize``, ``device`` ("cpu", "gpu:0"), ``bf16_products``, ``tf32_products``,
-    ``inter_op``, ``debug_memory``, ``allow_dir``; docs/python.md has their meaning.
+    ``inter_op``, ``debug_memory``, ``allow_dir``, ``ranks`` (:class:`Ranks`); docs/python.md has their meaning.
     """
 
     def __init__(self, **options):
-        self._core = _core.Executor.create(fill(_core.ExecutorOptions(), options))
+        self._core = _core.Executor.create(_filled(_core.ExecutorOptions(), options))
 
     def prepare(self, program: Program, scope: Scope) -> PreparedProgram:
         """Compiles a copy of the program."""
@@ -198,13 +203,14 @@ class ParallelExecutor(TrainsFromDatasets, InfersFromDatasets):
     """Trains or evaluates a program on several CPU devices of this process: feeds are divided along dim 0.
 
     Options: ``devices``, ``loss_name``, ``exec_strategy``, ``build_strategy``, ``split``, ``threads``, ``optimize``,
-    ``bf16_products``, ``debug_memory``, ``seed``, ``wait_timeout_ms``, ``allow_dir``.
+    ``bf16_products``, ``debug_memory``, ``seed``, ``wait_timeout_ms``, ``allow_dir``, ``ranks`` (:class:`Ranks` whose
+    devices train together).
     """
 
     def __init__(self, program: Program, scope: Scope, *, share_vars_from: ParallelExecutor | None = None, **options):
         self._shared = share_vars_from  # must outlive this one
         self._core = _core.ParallelExecutor.create(
-            program._handle, scope._core, fill(_core.ParallelOptions(), options),
+            program._handle, scope._core, _filled(_core.ParallelOptions(), options),
             None if share_vars_from is None else share_vars_from._core)
 
     def run(self, feeds, fetches: Iterable[str]) -> dict:

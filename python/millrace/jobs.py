@@ -58,7 +58,7 @@ class Connection:
 
 
 _TIMES = {"reconnect_timeout", "etcd_lease", "start_timeout", "silence_timeout", "report_interval",
-          "snapshot_interval", "deadline", "heartbeat", "wait_for_servers"}
+          "snapshot_interval", "deadline", "heartbeat", "wait_for_servers", "join_deadline", "wait", "join"}
 
 
 def _seconds(options: dict) -> dict:
@@ -66,6 +66,32 @@ def _seconds(options: dict) -> dict:
 
     return {name: datetime.timedelta(seconds=value) if name in _TIMES and isinstance(value, (int, float)) else value
             for name, value in options.items()}
+
+
+class Ranks:
+    """The processes that train a program together and exchange values by its collective ops: ``ranks=`` of
+    :class:`Executor` and :class:`ParallelExecutor`. Returns when all have connected.
+
+    Options, each by default as in the environment that ``launch``, mpirun, Slurm or torchrun set: ``rank``,
+    ``endpoints`` (of all ranks), ``engine`` ("auto", "shm", "gloo", "mpi", "nccl"), ``rendezvous`` (new folder where
+    ranks meet), ``job_key_file``; ``wait`` and ``join`` (seconds: longest wait for another rank, and until all have
+    connected). An error of a run breaks the group: later runs of all ranks end with an error.
+    """
+
+    def __init__(self, **options):
+        self._core = _core.Ranks.open(fill(_core.RankOptions(), _seconds(options)))
+
+    @property
+    def rank(self) -> int:
+        return self._core.rank
+
+    @property
+    def size(self) -> int:
+        return self._core.size
+
+    def barrier(self):
+        """Returns when all ranks have called it."""
+        self._core.barrier()
 
 
 class ParameterServer:
@@ -348,7 +374,8 @@ class Fleet(TrainsFromDatasets):
         :param optimizer: of :func:`millrace.minimize_options`
         :param strategy: of a job whose servers run optimizer blocks; there are no settings then
         :param settings: ``a_sync``, ``a_sync_configs``, ``trainer_desc_configs``, ``fs_client_param``, ``tables``,
-            ``use_cvm``, ``adam_d2sum``, ``all_optimizers``
+            ``use_cvm``, ``adam_d2sum``, ``all_optimizers``, ``dense_gradients`` ("servers", or "all_reduce": a hybrid
+            job, whose workers keep the dense parameters)
         """
         if strategy is not None and settings:
             raise TypeError("distributed_optimizer: expected a TranspilerStrategy or settings, found both")
@@ -388,7 +415,9 @@ class Fleet(TrainsFromDatasets):
         self._core.stop_server()
 
     def init_worker(self, **options):
-        """Waits for the servers. Options: ``wait_for_servers``, ``deadline``, ``heartbeat``."""
+        """Waits for the servers. Options: ``wait_for_servers``, ``deadline``, ``heartbeat``; in hybrid jobs also
+        ``folder`` (of :meth:`save_persistables`, to continue from), ``engine`` ("auto", "shm", "gloo"), ``rendezvous``
+        (new folder where workers meet), ``join_deadline``."""
         self._core.init_worker(fill(_core.FleetWorkerOptions(), _seconds(options)))
 
     def step(self, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:

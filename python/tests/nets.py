@@ -28,6 +28,35 @@ def linear_net():
     return main, startup, "loss"
 
 
+def embedding_net():
+    """loss = mean((emb[ids] w - x)^2), whose embedding is looked up on servers. Returns as linear_net()."""
+    main, startup = millrace.Program(), millrace.Program()
+    root = main.root
+    root.add_var("ids", "i64", (-1, 1), stop_gradient=True)
+    for name, dims in {"x": (-1, 1), "rows": (-1, 4), "guess": (-1, 1), "error": (-1, 1), "square": (-1, 1),
+                       "loss": (1,)}.items():
+        root.add_var(name, "f32", dims, stop_gradient=name == "x")
+    for name, dims in {"emb": (20, 4), "w": (4, 1)}.items():
+        root.add_var(name, "f32", dims, persistable=True, is_parameter=True)
+        startup.root.add_var(name, "f32", dims, persistable=True, is_parameter=True)
+        startup.root.add_op("fill_constant", {}, {"Out": name}, {"shape": list(dims), "dtype": 5, "value": 0.3})
+    root.add_op("lookup_table", {"Ids": "ids", "W": "emb"}, {"Out": "rows"},
+                {"is_sparse": True, "remote_prefetch": True, "padding_idx": -1})
+    root.add_op("mul", {"X": "rows", "Y": "w"}, {"Out": "guess"}, {"x_num_col_dims": 1, "y_num_col_dims": 1})
+    root.add_op("elementwise_sub", {"X": "guess", "Y": "x"}, {"Out": "error"}, {"axis": -1})
+    root.add_op("square", {"X": "error"}, {"Out": "square"})
+    root.add_op("mean", {"X": "square"}, {"Out": "loss"})
+    return main, startup, "loss"
+
+
+def embedding_batches(first, last, worker, workers):
+    """Feeds of some workers from one step to another, 4 rows for each."""
+    for step in range(first, last):
+        rows = numpy.arange(worker * 4, (worker + workers) * 4)
+        yield {"ids": ((rows * 3 + step * 5) % 20).reshape(-1, 1),
+               "x": (((rows * 7 + step) % 11) * 0.1).astype("float32").reshape(-1, 1)}
+
+
 def fleet_process(kind, endpoint, main, startup, loss, **role):
     """A process of a synchronous job with one worker and one server, up to its programs.
 

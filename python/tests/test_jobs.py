@@ -12,7 +12,7 @@ import numpy
 import millrace
 import millrace.fluid as fluid
 from millrace import optimizer
-from nets import batches, fleet_process, free_endpoints, linear_net, sgd_by_numpy
+from nets import batches, embedding_batches, embedding_net, fleet_process, free_endpoints, linear_net, sgd_by_numpy
 
 #: a server with snapshots, in a process of its own
 FLEET_SERVER = """
@@ -22,6 +22,29 @@ endpoint, snapshots, kind = sys.argv[1:]
 server = fleet_process(kind, endpoint, *linear_net(), is_server=True)
 server.init_server(snapshot_root=snapshots, snapshot_every=4)
 server.run_server()
+"""
+
+
+#: a rank of collective training, started by launch; saves its losses and parameters
+RANK = """
+import sys
+import numpy
+import millrace
+from nets import batches, linear_net
+main, startup, loss = linear_net()
+trained = millrace.minimize(main, startup, loss, millrace.optimizer.SGD(), learning_rate=0.1)
+ranks = millrace.Ranks(join=60)
+transpiler = millrace.DistributeTranspiler(millrace.DistributeTranspilerConfig(
+    mode="collective", collective_mode="grad_allreduce"))
+transpiler.transpile(trained.main, trained.startup, trainer_id=ranks.rank, trainers="127.0.0.1:1,127.0.0.1:2",
+                     current_endpoint=f"127.0.0.1:{ranks.rank + 1}")
+executor, scope = millrace.Executor(ranks=ranks), millrace.Scope()
+executor.run(transpiler.get_trainer_startup_program(), scope)
+prepared = executor.prepare(transpiler.get_trainer_program(), scope)
+for feeds in batches(10):
+    prepared.run({name: numpy.split(array, ranks.size)[ranks.rank] for name, array in feeds.items()})
+ranks.barrier()
+numpy.savez(f"{sys.argv[1]}/{ranks.rank}-of-{ranks.size}.npz", w=scope["w"], b=scope["b"])
 """
 
 
@@ -169,6 +192,84 @@ class JobTest(unittest.TestCase):
         thread.join(60)
         self.assertFalse(thread.is_alive())
         self.assertIsNotNone(worker.main_program)
+
+    def test_ranks_of_launch(self):
+        tool = os.path.join(os.path.dirname(millrace.__file__), "bin", "millrace")
+        ended = subprocess.run([tool, "launch", "--nproc_per_node", "2", "--log_dir", self.at("logs"), "--", sys.executable, "-c",
+                                RANK, self.folder.name], cwd=os.path.dirname(__file__), capture_output=True, text=True)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        _, w, b = sgd_by_numpy(batches(10), 0.1)
+        for rank in range(2):
+            with numpy.load(self.at(f"{rank}-of-2.npz")) as found:
+                numpy.testing.assert_allclose(found["w"], w, rtol=1e-4)
+                numpy.testing.assert_allclose(found["b"], b, rtol=1e-4)
+        alone = millrace.Ranks()
+        self.assertEqual((alone.rank, alone.size), (0, 1))
+        alone.barrier()
+        with self.assertRaisesRegex(millrace.UsageError, "options.rank"):
+            millrace.Ranks(rank=2, endpoints=free_endpoints(2))
+        with self.assertRaises(millrace.DistributedError):
+            millrace.Ranks(rank=0, endpoints=free_endpoints(2), join=0.2)
+
+    def run_hybrid(self, first, last, servers=1, folder="", **options):
+        """Two workers of a hybrid job, and its servers. Returns the losses and the dense parameters of each worker."""
+        main, startup, loss = embedding_net()
+        connection, results = millrace.Connection.in_process(), {}
+
+        def process(**role):
+            fleet = millrace.Fleet(connection)
+            fleet.init(worker_num=2, server_endpoints=[f"s{i}:1" for i in range(servers)], **role)
+            fleet.distributed_optimizer(millrace.minimize_options(optimizer.SGD(), learning_rate=0.1), a_sync=False,
+                                        dense_gradients="all_reduce")
+            fleet.minimize(main, startup, loss)
+            return fleet
+
+        def serve(index):
+            server = process(is_server=True, id=index)
+            server.init_server(folder, files_root=self.folder.name)
+            server.run_server()
+
+        def work(index):
+            worker = process(id=index)
+            worker.init_worker(wait_for_servers=None, folder=folder, **options)
+            losses = millrace.train(worker.step, embedding_batches(first, last, index, 1), [loss])[loss]
+            worker.wait_for_all()
+            worker.save_persistables(self.folder.name, f"after{last}", replace=True)
+            results[index] = losses, worker["w"]
+            worker.stop_worker()
+
+        threads = [threading.Thread(target=serve, args=(i,)) for i in range(servers)]
+        threads += [threading.Thread(target=work, args=(i,)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual(sorted(results), [0, 1])
+        return results
+
+    def test_a_hybrid_fleet(self):
+        main, startup, loss = embedding_net()
+        trained = millrace.minimize(main, startup, loss, optimizer.SGD(), learning_rate=0.1)
+        scope, executor = millrace.Scope(), millrace.Executor()
+        executor.run(trained.startup, scope)
+        millrace.train(executor.prepare(trained.main, scope).run, embedding_batches(0, 6, 0, 2), [loss])
+        whole = self.run_hybrid(0, 6)
+        for _, w in whole.values():
+            numpy.testing.assert_allclose(w, scope["w"], rtol=1e-5)
+        self.run_hybrid(0, 3)
+        later = self.run_hybrid(3, 6, servers=2, folder=self.at("after3"))
+        for index, (losses, w) in later.items():
+            self.assertEqual(losses, whole[index][0][3:])
+            numpy.testing.assert_array_equal(w, whole[index][1])
+        worker = millrace.Fleet(millrace.Connection())
+        worker.init(worker_num=2, server_endpoints=["127.0.0.1:1"])
+        worker.distributed_optimizer(millrace.minimize_options(optimizer.SGD(), learning_rate=0.1), a_sync=False,
+                                     dense_gradients="all_reduce")
+        worker.minimize(main, startup, loss)
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "cannot find each other"):
+            worker.init_worker(wait_for_servers=None, join_deadline=5)
+        with self.assertRaisesRegex(millrace.UnimplementedError, "options.engine mpi"):
+            worker.init_worker(wait_for_servers=None, engine="mpi")
 
     def test_a_loop_goes_back_to_the_snapshot_of_a_killed_server(self):
         main, startup, loss = linear_net()

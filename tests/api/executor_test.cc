@@ -339,7 +339,7 @@ TEST(ApiParallelExecutor, SaysWhatItRefuses) {
   ParallelOptions options;
   options.build_strategy.num_trainers = 2;
   const Status status = ParallelExecutor::create(net.net.main(), {}, options).status();
-  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.message(), HasSubstr("build_strategy.num_trainers"));
   options.build_strategy.num_trainers = 1;
   options.threads = 0;

@@ -222,6 +222,7 @@ TEST(Symmetric, EvenRanksServe) {
     EXPECT_EQ(role->id, rank / 2);
     EXPECT_EQ(role->worker_num, 2);
     EXPECT_THAT(role->server_endpoints, ElementsAre("m:6", "n:6"));
+    EXPECT_THAT(role->worker_endpoints, ElementsAre("m:7", "n:7"));
   }
   EXPECT_THAT(symmetric_role(0, {"m:6", "m:7", "n:6"}).status().message(),
               HasSubstr("even number"));

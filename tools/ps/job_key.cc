@@ -1,6 +1,6 @@
 #include "tools/ps/job_key.h"
 
-#include "fleet/launch/job_environment.h"
+#include "jobs/run/rank_group.h"
 
 namespace millrace::tools {
 
@@ -12,9 +12,7 @@ void add_job_key_flag(CLI::App& app, std::string& file) {
 }
 
 StatusOr<std::shared_ptr<const io::JobKey>> read_job_key(const std::string& file) {
-  const std::string path = file.empty() ? fleet::job_key_file(fleet::process_environment()) : file;
-  if (path.empty()) return std::shared_ptr<const io::JobKey>();
-  return io::JobKey::read(path);
+  return jobs::read_job_key(file);
 }
 
 }  // namespace millrace::tools

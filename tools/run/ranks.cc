@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
-#include "executor/collective/open_group.h"
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
+#include "jobs/run/rank_group.h"
 #include "tools/common/numbers.h"
 #include "tools/common/switch.h"
-#include "tools/ps/job_key.h"
 
 namespace millrace::tools {
 namespace {
@@ -15,29 +14,16 @@ namespace {
 using fleet::JobEnvironment;
 
 constexpr int64_t kLongestMs = int64_t{1} << 40;
-constexpr const char* kNeighbour = "127.0.0.1:0";
 
-// What flags and environment say; the rank and the number of ranks are those of the environment.
-// Without the key, which one process needs not have.
-StatusOr<executor::GroupOptions> group_options(const RankFlags& flags, const JobEnvironment& job) {
-  executor::GroupOptions options;
-  options.endpoints =
-      flags.endpoints.empty() ? job.trainer_endpoints : fleet::split_list(flags.endpoints);
-  options.settings.rank = job.rank;
-  options.settings.size =
-      flags.endpoints.empty() ? job.size : static_cast<int>(options.endpoints.size());
+StatusOr<jobs::RankOptions> rank_options(const RankFlags& flags) {
+  jobs::RankOptions options;
+  options.rank = flags.rank;
+  options.endpoints = fleet::split_list(flags.endpoints);
   MILLRACE_ASSIGN_OR_RETURN(options.engine, executor::parse_engine(flags.engine));
-  options.settings.timeout_ms = flags.wait_ms;
-  options.join_timeout_ms = flags.join_ms;
-  options.folder = flags.rendezvous;
-  options.by_mpirun = job.by_mpirun;
-  options.job = job.job;
+  options.rendezvous = flags.rendezvous;
+  options.wait_ms = flags.wait_ms;
+  options.join_ms = flags.join_ms;
   return options;
-}
-
-std::shared_ptr<executor::Rings> make_rings(const executor::GroupOptions& options) {
-  return std::make_shared<executor::Rings>([options] { return executor::open_group(options); },
-                                           options.endpoints, options.settings.rank);
 }
 
 }  // namespace
@@ -69,24 +55,8 @@ void add_rank_options(CLI::App& app, RankFlags& flags) {
 
 StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags,
                                                         const std::string& job_key) {
-  MILLRACE_ASSIGN_OR_RETURN(const JobEnvironment job,
-                            fleet::read_job_environment(fleet::process_environment()));
-  MILLRACE_ASSIGN_OR_RETURN(executor::GroupOptions options, group_options(flags, job));
-  if (flags.rank >= 0) options.settings.rank = flags.rank;
-  if (job.role == "PSERVER" || options.settings.size <= 1)
-    return std::shared_ptr<executor::Rings>();
-  if (options.settings.rank >= options.settings.size)
-    return Status(StatusCode::kUsage, fmt::format("--rank: expected a rank below {}, found {}",
-                                                  options.settings.size, options.settings.rank));
-  MILLRACE_ASSIGN_OR_RETURN(options.key, read_job_key(job_key));
-  if (options.endpoints.empty() && !job.master.empty()) {
-    // Rank 0 keeps the store in the folder. The other ranks are only known to be on this machine.
-    options.endpoints.assign(static_cast<size_t>(options.settings.size), kNeighbour);
-    options.endpoints.front() = job.master;
-  }
-  std::shared_ptr<executor::Rings> rings = make_rings(options);
-  if (options.engine == executor::GroupEngine::kNccl) rings->use_devices();
-  return rings;
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::RankOptions options, rank_options(flags));
+  return jobs::rings_of_job(options, job_key);
 }
 
 StatusOr<std::shared_ptr<executor::Rings>> rings_of_trainer(
@@ -94,7 +64,8 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_trainer(
     int trainer, int trainers) {
   MILLRACE_ASSIGN_OR_RETURN(const JobEnvironment job,
                             fleet::read_job_environment(fleet::process_environment()));
-  MILLRACE_ASSIGN_OR_RETURN(executor::GroupOptions options, group_options(flags, job));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::RankOptions given, rank_options(flags));
+  executor::GroupOptions options = jobs::group_options(given, job);
   options.settings.rank = trainer;
   options.settings.size = trainers;
   if (options.endpoints.empty()) options.endpoints = endpoints;
@@ -110,8 +81,8 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_trainer(
             "--fleet");
   if (options.engine == executor::GroupEngine::kNccl)
     return Unimplemented("--engine nccl of a trainer: its dense gradients are in host memory");
-  MILLRACE_ASSIGN_OR_RETURN(options.key, read_job_key(job_key));
-  return make_rings(options);
+  MILLRACE_ASSIGN_OR_RETURN(options.key, jobs::read_job_key(job_key));
+  return jobs::make_rings(options);
 }
 
 std::string of_rank(std::string path, int rank) {
