@@ -134,7 +134,7 @@ block 0 {
     var w@GRAD: selected_rows f32(3, 1)
     lookup_table Ids=ids W=w -> Out=y {is_sparse: true}
     mean X=y -> Out=loss
-    fill_constant -> Out=loss@GRAD {dtype: 5, op_role: 257, shape: [1], value: 1}
+    fill_constant -> Out=loss@GRAD {dtype: 5, op_role: 257, shape: [1], value: 1.0}
     mean_grad Out@GRAD=loss@GRAD X=y -> X@GRAD=y@GRAD {op_role: 1}
     lookup_table_grad Ids=ids Out@GRAD=y@GRAD W=w -> W@GRAD=w@GRAD {is_sparse: true, op_role: 1, op_role_var: ["w", "w@GRAD"]}
     sgd Grad=w@GRAD LearningRate=lr Param=w -> ParamOut=w {op_role: 2, op_role_var: ["w", "w@GRAD"]}
