@@ -11,7 +11,6 @@
 #include "executor/update_order.h"
 #include "framework/base/errors.h"
 #include "kernels/gpu/context.h"
-#include "kernels/gpu/resident.h"
 #include "ops/verify.h"
 
 namespace millrace::executor {
@@ -41,12 +40,8 @@ Status PreparedProgram::put_feed(const std::string& name, const Value& value) {
   runner_->keep(name);
   const Var* const var = program_->root().find_var(name);
   MILLRACE_RETURN_IF_ERROR(check_feed(var, value));
-  // an earlier run may have moved it to another location
-  const auto* const from = value.get_if<Tensor>();
-  auto* const to = target->get_if<Tensor>();
-  if (options_.gpu != nullptr && from != nullptr && to != nullptr && gpu::resident(*to) != nullptr)
-    return gpu::upload(*from, *to, options_.gpu->memory(), name);
-  return copy_value(value, *target);
+  return copy_feed(name, value, options_.gpu == nullptr ? nullptr : &options_.gpu->memory(),
+                   *target);
 }
 
 // Drops temporaries of the previous run, including feeds that are not given again; feeds that are

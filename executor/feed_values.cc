@@ -5,6 +5,7 @@
 
 #include "framework/tensor/layout.h"
 #include "framework/types.h"
+#include "kernels/gpu/resident.h"
 
 namespace millrace::executor {
 
@@ -41,6 +42,14 @@ Status check_feed(const Var* var, const Value& value) {
     if (dims[i] >= 0 && dims[i] != tensor->dims()[i]) return fail(declared);
   }
   return Ok();
+}
+
+Status copy_feed(const std::string& name, const Value& value, gpu::Memory* memory, Value& target) {
+  const auto* const from = value.get_if<Tensor>();
+  auto* const to = target.get_if<Tensor>();
+  if (memory != nullptr && from != nullptr && to != nullptr && gpu::resident(*to) != nullptr)
+    return gpu::upload(*from, *to, *memory, name);
+  return copy_value(value, target);
 }
 
 Status copy_value(const Value& from, Value& to) {

@@ -30,8 +30,8 @@ ldd $out/bin/* "$built/lib/millrace/gpu.so" | awk '$2 == "=>" && $3 ~ "^/" { pri
 cp scripts/gpu_check.sh $out
 cp tests/conformance/gpu_programs.py bench/gpu_peers.py bench/run_step.py $out/tools
 if [ -d $shared ]; then
-  cp $shared/tools/check_ops.py $out/tools
-  cp -r $shared/goldens/ops $out/ops
+  cp $shared/tools/{check_ops,check_pe,golden_check}.py $out/tools
+  cp -r $shared/goldens/ops $shared/goldens/parallel_executor $out
   cp -r $shared/bench/programs $shared/bench/{peer_torch,benchlib}.py $out/bench
 fi
 XZ_OPT="-T0 -3" tar -cJf $out.tar.xz -C build gpu-bundle

@@ -4,6 +4,7 @@
 # usage: gpu_check.sh [PART...]
 #   versions     the GPU, its driver and the libraries that were found
 #   nccl         NCCL between threads, one GPU each
+#   several      several GPUs in one process: the references of the ParallelExecutor; skipped with one GPU
 #   programs     inference and training of the bench programs, compared with the processor
 #   rewritten    the same after the passes that make programs faster
 #   operators    the operator corpus
@@ -61,6 +62,20 @@ peers() { python3 tools/gpu_peers.py --bin "$run" --bench bench --devices "$devi
 
 versions() { nvidia-smi -L && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv && ours bin/inspect-program --devices; }
 nccl() { ours bin/kernels_gpu_collectives_test --gtest_filter='Nccl.*'; }
+# The checker's gpu:2 becomes gpu:0,1.
+several() {
+  local count only=()
+  count=$(nvidia-smi -L | wc -l)
+  [ "$count" -ge 2 ] || { echo "skipped: needs two GPUs, found $count" && return 0; }
+  [ "$count" -ge 4 ] || only=(--only "$(cd parallel_executor && printf '%s\n' *_2dev | paste -sd,)")
+  mkdir -p "$work/several"
+  { echo '#!/bin/bash'
+    echo 'args=()'
+    echo 'for arg in "$@"; do [[ $arg == gpu:* ]] && arg=gpu:$(seq -s, 0 $((${arg#gpu:} - 1))); args+=("$arg"); done'
+    echo "exec '$run' \"\${args[@]}\""; } >"$work/several/run-program"
+  chmod +x "$work/several/run-program"
+  python3 tools/check_pe.py --bin "$work/several/run-program" --dir parallel_executor --device gpu "${only[@]}"
+}
 compare() {
   python3 tools/gpu_programs.py --bin "$run" --shared . --devices "$device" --batch "${BATCH:-8}" --steps 4 --rtol 1e-3 --rounding 10 \
     --nets "${NETS:-mlp,lenet,resnet18_64,resnet50_64,mobilenet_224,word2vec,ctr_dnn,ctr_dnn_adam,bert_mini,bert_base_l2}" "$@"
@@ -116,7 +131,7 @@ part() { # <name>
   [ "$status" -eq 0 ] || bad=$((bad + 1))
   echo "-- $1: exit $status, $((SECONDS - start)) s"
 }
-[ $# -gt 0 ] || set -- versions nccl programs rewritten operators sanitizer steps inference launches profile compiled
+[ $# -gt 0 ] || set -- versions nccl several programs rewritten operators sanitizer steps inference launches profile compiled
 for name in "$@"; do part "$name"; done
 echo "$bad parts failed"
 [ $bad -eq 0 ]

@@ -95,8 +95,8 @@ int millrace::tools::run_program(int argc, char** argv) {
     SignalWatch watch;  // must be created before other threads
     watch.start({});
     const auto runtime = millrace::executor::standard_runtime(options.allow_dir, rings);
-    MILLRACE_ASSIGN_OR_RETURN(options.gpu, open_gpu_context(options));
-    for (const std::string& library : missing_libraries(options.gpu))
+    MILLRACE_ASSIGN_OR_RETURN(options.gpus, open_gpu_contexts(options));
+    for (const std::string& library : missing_libraries(options.gpus))
       tool.log(LogLevel::kWarning,
                "plain loops replace a library that is missing, slowly: " + library);
     if (tool.given("--check-gradients")) return run_check_gradients(tool, options, runtime);

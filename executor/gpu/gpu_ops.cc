@@ -62,6 +62,12 @@ void clear_spares(const CompiledOp& compiled, Value* const* table) {
   for (const CompiledOp::Shared& shared : compiled.shared) table[shared.spare]->clear();
 }
 
+// Kernels that read the device that a value is on (executor/parallel/exchange_kernels.h). Values of
+// an exchange must not be copied: it ends in another op than it begins.
+bool is_exchange(const Op& op) {
+  return op.type() == "exchange_begin" || op.type() == "exchange_end";
+}
+
 gpu::Traffic difference(const gpu::Traffic& now, const gpu::Traffic& before) {
   return {now.copies_in - before.copies_in, now.bytes_in - before.bytes_in,
           now.copies_out - before.copies_out, now.bytes_out - before.bytes_out};
@@ -81,6 +87,11 @@ GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp>
     note_names(*compiled.op, compiled.op->inputs(), compiled.inputs, names_);
     note_names(*compiled.op, compiled.op->outputs(), compiled.outputs, names_);
     if (is_control_[i]) continue;
+    if (is_exchange(*compiled.op)) {
+      placed_[i].is_exchange = true;
+      placed_[i].reason = "exchanges values between devices";
+      continue;
+    }
     const kernels::KernelMaker maker = context_->kernels().find(compiled.op->type());
     if (maker == nullptr) {
       placed_[i].reason = "there is no GPU kernel";
@@ -99,7 +110,8 @@ GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp>
 GpuOps::Counts GpuOps::counts() const {
   Counts counts;
   for (size_t i = 0; i < placed_.size(); ++i) {
-    if (!is_control_[i]) ++(placed_[i].kernel ? counts.on_gpu : counts.on_cpu);
+    if (!is_control_[i] && !placed_[i].is_exchange)
+      ++(placed_[i].kernel ? counts.on_gpu : counts.on_cpu);
   }
   return counts;
 }
@@ -117,7 +129,11 @@ Status GpuOps::run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> ta
       placed.kernel = nullptr;
     }
   }
-  if (!placed.kernel) status = run_on_cpu(compiled, table, device, changed);
+  if (placed.is_exchange) {
+    status = run_exchange(compiled, table.data(), device, changed);
+  } else if (!placed.kernel) {
+    status = run_on_cpu(compiled, table, device, changed);
+  }
   if (status.ok() && watched) status = context_->device().wait();
   placed.copied = difference(context_->memory().traffic(), before);
   placed.steady = !context_->device().take_unrepeatable() && placed.copied.copies_in == 0 &&
@@ -158,6 +174,12 @@ Status GpuOps::run_on_gpu(const Placed& placed, CompiledOp& compiled, Value* con
     clear_spares(compiled, table);
   }
   return status;
+}
+
+Status GpuOps::run_exchange(CompiledOp& compiled, Value* const* table, kernels::CpuDevice& device,
+                            bool& changed) {
+  MILLRACE_RETURN_IF_ERROR(prepare_outputs(compiled, table, changed).status());
+  return compiled.kernel({table, compiled.inputs, compiled.outputs, device});
 }
 
 Status GpuOps::run_on_cpu(CompiledOp& compiled, llvm::ArrayRef<Value*> table,

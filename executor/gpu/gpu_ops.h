@@ -26,12 +26,13 @@ class GpuOps {
  public:
   /// The placement of an op.
   struct Placed {
-    kernels::Kernel kernel;  ///< on the GPU; empty: the op runs on the CPU
-    std::string reason;      ///< why it runs on the CPU; empty for control ops, which always do
-    gpu::Traffic copied;     ///< bytes copied in the latest run
-    bool steady = false;     ///< the latest run neither copied nor allocated
+    kernels::Kernel kernel;    ///< on the GPU; empty: the op runs on the CPU
+    std::string reason;        ///< why it runs on the CPU; empty for control ops, which always do
+    bool is_exchange = false;  ///< between devices; finds its values wherever they are
+    gpu::Traffic copied;       ///< bytes copied in the latest run
+    bool steady = false;       ///< the latest run neither copied nor allocated
   };
-  /// Number of ops on GPU and CPU, without control ops.
+  /// Number of ops on GPU and CPU, without control ops and exchanges between devices.
   struct Counts {
     int64_t on_gpu = 0;
     int64_t on_cpu = 0;
@@ -69,6 +70,9 @@ class GpuOps {
                     kernels::CpuDevice& device, bool& changed);
   Status run_on_cpu(CompiledOp& compiled, llvm::ArrayRef<Value*> table, kernels::CpuDevice& device,
                     bool& changed);
+  /// Runs an op that moves its values itself.
+  static Status run_exchange(CompiledOp& compiled, Value* const* table, kernels::CpuDevice& device,
+                             bool& changed);
 
   std::shared_ptr<gpu::Context> context_;
   std::vector<Placed> placed_;

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "framework/base/status.h"
 #include "kernels/gpu/context.h"
@@ -24,5 +25,14 @@ struct ProductRounding {
 /// kUnimplemented if this build has no CUDA, or the driver or the GPU is missing; kResource.
 StatusOr<std::shared_ptr<gpu::Context>> open_device(const std::string& name,
                                                     const ProductRounding& rounding);
+
+/// Number of devices that a name means: "gpu:0,1" means two; every other name one.
+int count_devices(const std::string& name);
+
+/// Opens several GPUs, "gpu:0,1" or "gpu:emulated,emulated", in this order; one for a name of
+/// open_device(), none for "cpu". Errors: as above, also kInvalidArgument for a GPU that is named
+/// twice.
+StatusOr<std::vector<std::shared_ptr<gpu::Context>>> open_devices(const std::string& name,
+                                                                  const ProductRounding& rounding);
 
 }  // namespace millrace::executor

@@ -94,15 +94,18 @@ StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
   }
   const Program& program = joint == nullptr ? given : *joint;
   std::unique_ptr<Program> base;
-  if (options.optimize || options.bf16_products) {
+  // GPUs round factors themselves
+  const bool bf16_products = options.bf16_products && options.gpus.empty();
+  if (options.optimize || bf16_products) {
     const OptimizeOptions wanted{.fuse = options.optimize,
-                                 .bf16_products = options.bf16_products,
+                                 .for_gpu = !options.gpus.empty(),
+                                 .bf16_products = bf16_products,
                                  .verify_passes = options.debug_memory};
     MILLRACE_ASSIGN_OR_RETURN(base, optimized(program, registry, wanted, keep));
   } else {
     base = program.clone();
   }
-  if (options.bf16_products) {
+  if (bf16_products) {
     const auto ops = base->root().ops();
     remarks.push_back(fmt::format("the factors of {} products are rounded to bfloat16",
                                   std::count_if(ops.begin(), ops.end(), is_rounded)));

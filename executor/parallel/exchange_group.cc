@@ -288,6 +288,10 @@ Status ExchangeGroup::prepare(Slot& slot) {
                     slot.number, d, counts(parts), dtype_name(slot.dtypes[d]), counts(first),
                     dtype_name(slot.dtypes[0])));
   }
+  if (slot.spec.on_devices) {
+    slot.chunks = options_.devices;
+    return Ok();
+  }
   slot.starts.clear();
   slot.elements = 0;
   for (const ExchangePart& part : first) {
@@ -313,7 +317,7 @@ void ExchangeGroup::help_pending(int device) {
 // Processes chunks until none is left; false if the exchange is not ready yet.
 bool ExchangeGroup::help(Slot& slot, int device) {
   if (!slot.is_ready(device)) return false;
-  if (slot.spec.kind == ExchangeKind::kGatherRows) return true;
+  if (slot.spec.kind == ExchangeKind::kGatherRows || slot.spec.on_devices) return true;
   const size_t count = slot.shares.size();
   for (size_t k = 0; k < count; ++k) {
     Share& share = slot.shares[(static_cast<size_t>(device) + k) % count];
@@ -371,6 +375,33 @@ Status ExchangeGroup::end(int device, int exchange) {
   if (options_.trainers != nullptr) MILLRACE_RETURN_IF_ERROR(finish_with_trainers(slot, device));
   slot.take_plain(device);
   return Ok();
+}
+
+// Waits until all devices have arrived, and does work that is left meanwhile.
+Status ExchangeGroup::wait_for_all(Slot& slot, int device) {
+  while (!slot.is_ready(device)) {
+    help_pending(device);
+    MILLRACE_RETURN_IF_ERROR(wait(device, slot, [&] { return slot.is_ready(device); }));
+  }
+  return Ok();
+}
+
+// Ends an exchange in which every device has one chunk, when all have processed theirs.
+Status ExchangeGroup::leave_together(Slot& slot, int device) {
+  if (slot.done.fetch_add(1, std::memory_order_seq_cst) + 1 == slot.chunks) wake();
+  MILLRACE_RETURN_IF_ERROR(wait(device, slot, [&] { return slot.is_done(); }));
+  if (failed()) return cancelled();
+  std::erase(pending_[static_cast<size_t>(device)], slot.number);
+  return Ok();
+}
+
+Status ExchangeGroup::end_on_device(int device, int exchange, llvm::function_ref<Status()> start,
+                                    llvm::function_ref<Status()> finish) {
+  Slot& slot = *slots_[static_cast<size_t>(exchange)];
+  MILLRACE_RETURN_IF_ERROR(wait_for_all(slot, device));
+  MILLRACE_RETURN_IF_ERROR(start());
+  MILLRACE_RETURN_IF_ERROR(leave_together(slot, device));
+  return finish();
 }
 
 // Several parts are sent as one, because a transfer costs more than two copies.
@@ -443,10 +474,7 @@ Status ExchangeGroup::join_over_trainers(Slot& slot, int device, bool gets, Sele
 
 Status ExchangeGroup::end_rows(int device, int exchange, SelectedRows& rows) {
   Slot& slot = *slots_[static_cast<size_t>(exchange)];
-  while (!slot.is_ready(device)) {
-    help_pending(device);
-    MILLRACE_RETURN_IF_ERROR(wait(device, slot, [&] { return slot.is_ready(device); }));
-  }
+  MILLRACE_RETURN_IF_ERROR(wait_for_all(slot, device));
   SelectedRows all;
   const bool gets = slot.spec.root < 0 || slot.spec.root == device;
   Status joined;
@@ -459,10 +487,7 @@ Status ExchangeGroup::end_rows(int device, int exchange, SelectedRows& rows) {
     report(joined);
     return joined;
   }
-  if (slot.done.fetch_add(1, std::memory_order_seq_cst) + 1 == slot.chunks) wake();
-  MILLRACE_RETURN_IF_ERROR(wait(device, slot, [&] { return slot.is_done(); }));
-  if (failed()) return cancelled();
-  std::erase(pending_[static_cast<size_t>(device)], exchange);
+  MILLRACE_RETURN_IF_ERROR(leave_together(slot, device));
   if (gets) rows = std::move(all);
   return Ok();
 }

@@ -31,8 +31,9 @@ enum class ExchangeKind {
 /// One exchange of a program.
 struct ExchangeSpec {
   ExchangeKind kind = ExchangeKind::kAllReduce;
-  int root = -1;  ///< device; -1: all
-  int ring = 0;   ///< communicator between processes
+  int root = -1;            ///< device; -1: all
+  int ring = 0;             ///< communicator between processes
+  bool on_devices = false;  ///< the devices move the values themselves: end_on_device()
 };
 
 /// Memory of one tensor that takes part.
@@ -108,7 +109,12 @@ class ExchangeGroup {
   /// parts. Errors: kExecution if the devices' parts do not match; kDistributed after fail() or for
   /// a wait that takes too long; those of the link.
   Status end(int device, int exchange);
-  /// The same; rows must be those passed to begin_rows() and receives the result.
+  /// The same for an exchange that the devices do by themselves, such as by NCCL. When all devices
+  /// have arrived and their parts match, calls start(), and finish() when start() has succeeded on
+  /// all. So a device that fails before or in start() leaves none waiting in finish().
+  Status end_on_device(int device, int exchange, llvm::function_ref<Status()> start,
+                       llvm::function_ref<Status()> finish);
+  /// As end(); rows must be those passed to begin_rows() and receives the result.
   Status end_rows(int device, int exchange, SelectedRows& rows);
 
  private:
@@ -121,6 +127,8 @@ class ExchangeGroup {
   Status prepare(Slot& slot);
   Status find_memory(Slot& slot) const;
   bool help(Slot& slot, int device);
+  Status wait_for_all(Slot& slot, int device);
+  Status leave_together(Slot& slot, int device);
   Status combine(Slot& slot, int64_t chunk);
   Status finish_with_trainers(Slot& slot, int device);
   Status sum_over_trainers(Slot& slot, const std::vector<ExchangePart>& parts);

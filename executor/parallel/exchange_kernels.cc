@@ -2,11 +2,15 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include <llvm/ADT/StringSwitch.h>
 
 #include "framework/tensor/join_rows.h"
+#include "framework/tensor/layout.h"
 #include "kernels/cpu/collective/sum_parts.h"
+#include "kernels/gpu/context.h"
+#include "kernels/gpu/resident.h"
 
 namespace millrace::executor {
 namespace exchange_kernels {
@@ -27,8 +31,10 @@ struct Exchange {
                     .Default(ExchangeKind::kAllReduce);
     spec.root = op.attr<int32_t>("root");
     spec.ring = op.attr<int32_t>("ring_id");
+    for (const llvm::StringRef name : op.op().input_names()) names.push_back(name.str());
   }
   ArgRange x;
+  std::vector<std::string> names;  ///< of the vars of x
   int number;
   ExchangeSpec spec;
 
@@ -49,15 +55,66 @@ StatusOr<DeviceInGroup*> group_of(const KernelContext& ctx) {
   return &self;
 }
 
+// True if the GPUs exchange values of this type themselves. The same on all devices, wherever a
+// value is.
+bool is_on_devices(const DeviceInGroup& self, DType dtype) {
+  return self.links != nullptr && gpu::is_exchanged(dtype);
+}
+
+// Brings a value of a device with a GPU to where it is exchanged.
+Status bring(const KernelContext& ctx, bool on_devices, const std::string& holder, Tensor& tensor) {
+  const std::shared_ptr<gpu::Context>& context = gpu::context_of(ctx.device());
+  if (context == nullptr) return Ok();
+  if (!on_devices) return gpu::resident(tensor) == nullptr ? Ok() : make_plain(tensor);
+  MILLRACE_RETURN_IF_ERROR(gpu::move_in(tensor, context->memory(), holder));
+  gpu::forget_host(tensor);  // the exchange changes it
+  return Ok();
+}
+
+// The call of a device for one of the tensors of an exchange.
+gpu::CollectiveCall call_of(const ExchangeSpec& spec, const Tensor& tensor) {
+  switch (spec.kind) {
+    case ExchangeKind::kReduce:
+      return {.kind = gpu::CollectiveKind::kReduce,
+              .dtype = tensor.dtype(),
+              .root = spec.root,
+              .count = tensor.numel()};
+    case ExchangeKind::kBroadcast:
+      return {.kind = gpu::CollectiveKind::kBroadcast, .root = spec.root, .count = tensor.bytes()};
+    default:
+      return {.kind = gpu::CollectiveKind::kAllReduce,
+              .dtype = tensor.dtype(),
+              .count = tensor.numel()};
+  }
+}
+
+Status end_on_device(const KernelContext& ctx, const DeviceInGroup& self, const Exchange& exchange,
+                     ArgRange out) {
+  gpu::Communicator& rank = self.links->of(self.device);
+  const auto start = [&]() -> Status {
+    for (int32_t k = 0; k < out.count; ++k) {
+      Tensor& tensor = ctx.out(out, k);
+      const gpu::CollectiveCall call = call_of(exchange.spec, tensor);
+      MILLRACE_RETURN_IF_ERROR(rank.start(call, tensor.raw(), tensor.raw()));
+    }
+    return Ok();
+  };
+  return self.group->end_on_device(self.device, exchange.number, start,
+                                   [&] { return rank.wait(); });
+}
+
 Status begin(const KernelContext& ctx, const Exchange& exchange) {
   MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of(ctx));
   if (exchange.is_rows()) {
     const auto* const rows = ctx.in_value(exchange.x, 0).get_if<SelectedRows>();
     if (rows == nullptr)
       return ctx.error("expected selected rows, found {}", describe(ctx.in_value(exchange.x, 0)));
+    MILLRACE_RETURN_IF_ERROR(
+        bring(ctx, false, exchange.names[0], const_cast<Tensor&>(rows->value)));
     return self->group->begin_rows(self->device, exchange.number, exchange.spec, *rows);
   }
   llvm::SmallVector<ExchangePart, 16> parts;
+  ExchangeSpec spec = exchange.spec;
   DType dtype = DType::kFloat32;
   for (int32_t k = 0; k < exchange.x.count; ++k) {
     if (!ctx.in_value(exchange.x, k).holds<Tensor>()) {
@@ -71,9 +128,12 @@ Status begin(const KernelContext& ctx, const Exchange& exchange) {
       return ctx.error("expected one element type, found {} and {} (X[{}])", dtype_name(dtype),
                        dtype_name(tensor.dtype()), k);
     }
-    parts.push_back({nullptr, 0, &tensor});
+    spec.on_devices = is_on_devices(*self, dtype);
+    MILLRACE_RETURN_IF_ERROR(
+        bring(ctx, spec.on_devices, exchange.names[static_cast<size_t>(k)], tensor));
+    parts.push_back({nullptr, tensor.numel(), spec.on_devices ? nullptr : &tensor});
   }
-  return self->group->begin(self->device, exchange.number, exchange.spec, dtype,
+  return self->group->begin(self->device, exchange.number, spec, dtype,
                             {parts.data(), parts.size()});
 }
 
@@ -89,6 +149,8 @@ StatusOr<Kernel> exchange_end(const KernelSetup& op) {
   exchange.accept_layouts(op);
   return Kernel([exchange, out](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of(ctx));
+    if (!exchange.is_rows() && is_on_devices(*self, ctx.out(out, 0).dtype()))
+      return end_on_device(ctx, *self, exchange, out);
     if (!exchange.is_rows()) return self->group->end(self->device, exchange.number);
     return self->group->end_rows(self->device, exchange.number,
                                  ctx.out_value(out, 0).as<SelectedRows>());

@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "executor/parallel/device_links.h"
 #include "executor/parallel/exchange_group.h"
 #include "executor/parallel/shared_updates.h"
 #include "kernels/device_group.h"
@@ -13,9 +14,10 @@ namespace millrace::executor {
 struct DeviceInGroup {
   ExchangeGroup* group = nullptr;  ///< sums over all devices
   SharedUpdates* updates = nullptr;
-  int device = 0;         ///< number of this device, from 0
-  int micro_batch = 0;    ///< of this step, from 0
-  int micro_batches = 1;  ///< of this step
+  DeviceLinks* links = nullptr;  ///< between the GPUs; null: values travel by host memory
+  int device = 0;                ///< number of this device, from 0
+  int micro_batch = 0;           ///< of this step, from 0
+  int micro_batches = 1;         ///< of this step
 };
 
 /// Sums for kernels of one device; uses one exchange of the group for all of them.

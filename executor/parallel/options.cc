@@ -43,6 +43,34 @@ Status check_execution(const ExecutionStrategy& exec) {
   return Ok();
 }
 
+// Options that concern CPU devices only are refused.
+Status check_gpus(const ParallelOptions& options) {
+  if (options.gpus.empty()) {
+    return options.use_cuda ? Unimplemented("use_cuda: no GPUs are given for the devices") : Ok();
+  }
+  if (options.gpus.size() != static_cast<size_t>(options.devices))
+    return InvalidArgument("expected a GPU for each of {} devices, found {}", options.devices,
+                           options.gpus.size());
+  for (size_t d = 1; d < options.gpus.size(); ++d) {
+    const auto* const same = std::find(options.gpus.data(), &options.gpus[d], options.gpus[d]);
+    if (same != &options.gpus[d])
+      return InvalidArgument("devices {} and {} are the same GPU", same - options.gpus.data(), d);
+  }
+  const int threads = options.exec_strategy.num_threads;
+  if (threads > 0 && threads < options.devices) {
+    return Unimplemented(
+        "exec_strategy.num_threads {} with {} GPUs: devices that take turns must be CPU devices",
+        threads, options.devices);
+  }
+  const std::pair<bool, const char*> refused[] = {
+      {options.debug_memory, "debug_memory"},
+      {options.build_strategy.async_mode, "build_strategy.async_mode"}};
+  for (const auto& [is_set, name] : refused) {
+    if (is_set) return Unimplemented("{} with GPUs: supported only for CPU devices", name);
+  }
+  return Ok();
+}
+
 Status check_hierarchy(const BuildStrategy& build) {
   if (!build.use_hierarchical_allreduce) return Ok();
   const int inter = build.hierarchical_allreduce_inter_nranks;
@@ -181,8 +209,7 @@ Status check_ops(const Program& program, int devices) {
         return Unimplemented("attribute '{}': statistics over all devices", attr).at(op.location());
     }
     if (op.type() == "dgc" || op.type() == "dgc_momentum") {
-      return Status(StatusCode::kUnimplemented, "gradient compression (DGC) needs several GPUs")
-          .at(op.location());
+      return Status(StatusCode::kUnimplemented, "gradient compression (DGC)").at(op.location());
     }
   }
   return Ok();
@@ -197,9 +224,9 @@ int64_t bucket_bytes(const BuildStrategy& build) {
 }  // namespace
 
 Status check_options(const ParallelOptions& options, const Program& program) {
-  if (options.use_cuda) return Unimplemented("use_cuda: this build has no GPU devices");
   if (options.devices < 1)
     return InvalidArgument("expected at least one device, found {}", options.devices);
+  MILLRACE_RETURN_IF_ERROR(check_gpus(options));
   const BuildStrategy& build = options.build_strategy;
   MILLRACE_RETURN_IF_ERROR(refuse_unsupported(build));
   MILLRACE_RETURN_IF_ERROR(check_execution(options.exec_strategy));
@@ -278,7 +305,9 @@ transpiler::Pipeline device_pipeline(const ParallelOptions& options, int device,
       build.gradient_scale_strategy == GradientScale::kWeighted)
     scale = "fed";
   const auto text = [](auto value) { return fmt::format("{}", value); };
-  const bool shares = build.share_updates && options.share_vars_from == nullptr;
+  // GPUs cannot read each other's gradients
+  const bool shares =
+      build.share_updates && options.share_vars_from == nullptr && options.gpus.empty();
   pipeline.steps.push_back(
       {"data-parallel",
        {{"devices", text(options.devices)},

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,14 +11,21 @@
 #include "framework/program.h"
 #include "transpiler/pipeline.h"
 
+namespace millrace::gpu {
+class Context;
+}
+
 namespace millrace::executor {
 
 class ParallelExecutor;
 
 /// All options of a ParallelExecutor.
 struct ParallelOptions {
-  bool use_cuda = false;
-  int devices = 1;        ///< CPU devices; CPU_NUM of the original
+  bool use_cuda = false;  ///< must agree with `gpus` if set
+  int devices = 1;        ///< CPU devices, CPU_NUM of the original; or the number of `gpus`
+  /// The GPU of each device, all different; empty: the devices are CPU devices. A program whose
+  /// startup program has run on a GPU finds its values on the first one.
+  std::vector<std::shared_ptr<gpu::Context>> gpus;
   std::string loss_name;  ///< needed for programs that train
   /// An executor whose variables are used; it must have run once. The scope argument is then
   /// ignored.

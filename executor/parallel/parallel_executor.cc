@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "executor/feed_targets.h"
+#include "executor/parallel/device_links.h"
 #include "executor/parallel/device_programs.h"
 #include "executor/parallel/device_scopes.h"
 #include "executor/parallel/device_threads.h"
@@ -23,12 +24,15 @@
 namespace millrace::executor {
 namespace {
 
-// The first error of a step on any device.
+// The first error of a step on any device. An error of a device itself says more than that another
+// device was lost.
 class FirstError {
  public:
   void report(int device, Status status) {
     const std::lock_guard lock(mutex_);
-    if (device_ >= 0) return;
+    const bool says_more =
+        status_.code() == StatusCode::kDistributed && status.code() != StatusCode::kDistributed;
+    if (device_ >= 0 && !says_more) return;
     device_ = device;
     status_ = std::move(status);
   }
@@ -63,6 +67,7 @@ struct ParallelExecutor::Parts {
   std::vector<std::pair<Value*, Value*>> updated_apart;
   std::vector<std::unique_ptr<Replica>> replicas;
   std::unique_ptr<DeviceThreads> threads;
+  std::unique_ptr<DeviceLinks> links;  ///< null: values travel by host memory
 
   /// Of the last run, by device.
   std::vector<std::vector<DeviceFeed>> feeds;
@@ -73,6 +78,9 @@ struct ParallelExecutor::Parts {
   std::vector<std::string> kept;       ///< fetches and feeds that passes must keep
   std::vector<OpObserver*> observers;  ///< by device
 
+  ~Parts() {
+    if (links != nullptr) links->leave(*threads);
+  }
   Status compile(const ParallelOptions& options, std::vector<std::string>& remarks);
   void find_updated_apart();
   Status separate_states() const;
@@ -110,8 +118,11 @@ StatusOr<std::unique_ptr<ParallelExecutor>> ParallelExecutor::create(
   parts.scope = &scope;
   parts.threads_granted = threads;
   parts.observers.resize(static_cast<size_t>(options.devices));
-  MILLRACE_RETURN_IF_ERROR(parts.compile(options, result->remarks_));
   parts.threads = std::make_unique<DeviceThreads>(options.devices);
+  if (options.gpus.size() > 1 && build.num_trainers == 1)
+    parts.links = std::make_unique<DeviceLinks>(options.gpus, options.wait_timeout_ms);
+  MILLRACE_RETURN_IF_ERROR(parts.compile(options, result->remarks_));
+  if (parts.links != nullptr) MILLRACE_RETURN_IF_ERROR(parts.links->join(*parts.threads));
   return result;
 }
 
@@ -155,10 +166,11 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
     settings.debug_memory = options.debug_memory;
     settings.micro_batches = build.micro_batches;
     const auto index = static_cast<size_t>(d);
+    if (!options.gpus.empty()) settings.gpu = options.gpus[index];
     MILLRACE_ASSIGN_OR_RETURN(
         std::unique_ptr<Replica> replica,
         Replica::create(runtime, std::move(programs[index]), *scopes.scopes[index], settings));
-    replica->join(*group, kernel_exchange, *updates);
+    replica->join(*group, kernel_exchange, *updates, links.get());
     replica->runner().observe(observers[index]);
     if (!positions.empty())
       kernels::set_random_position(replica->runner().device(), positions[index]);
@@ -374,6 +386,7 @@ Status ParallelExecutor::run_devices(const ParallelFeeds& feeds,
   parts.statuses.assign(parts.replicas.size(), Ok());
   FirstError error;
   MILLRACE_RETURN_IF_ERROR(parts.separate_states());
+  if (parts.links != nullptr) MILLRACE_RETURN_IF_ERROR(parts.links->join(*parts.threads));
   parts.group->reset();
   parts.updates->reset();
   parts.threads->run([&](int device) {
@@ -386,6 +399,7 @@ Status ParallelExecutor::run_devices(const ParallelFeeds& feeds,
     if (!status.ok()) {
       error.report(device, status);
       parts.group->fail();
+      if (parts.links != nullptr) parts.links->abort(device, status);
     }
     parts.group->leave();
     parts.statuses[d] = std::move(status);
@@ -459,6 +473,10 @@ uint64_t ParallelExecutor::random_position(int device) const {
 void ParallelExecutor::set_random_position(int device, uint64_t position) {
   kernels::set_random_position(parts_->replicas[static_cast<size_t>(device)]->runner().device(),
                                position);
+}
+
+const GpuOps* ParallelExecutor::gpu(int device) const {
+  return parts_->replicas[static_cast<size_t>(device)]->runner().gpu();
 }
 
 int64_t ParallelExecutor::memory_bytes(int device) const {

@@ -14,6 +14,8 @@
 
 namespace millrace::executor {
 
+class GpuOps;
+
 /// The feeds of a run.
 struct ParallelFeeds {
   /// One value per var, split over the devices by ParallelOptions::split.
@@ -87,6 +89,8 @@ class ParallelExecutor {
   void set_random_position(int device, uint64_t position);
   /// Passes, compiled ops and memory of every device as text.
   [[nodiscard]] std::string plan_text() const;
+  /// Ops and memory of the GPU of a device; null for a CPU device.
+  [[nodiscard]] const GpuOps* gpu(int device) const;
   /// Bytes of the memory that the temporaries of a device share; 0 before the first run.
   [[nodiscard]] int64_t memory_bytes(int device) const;
   /// Remarks on the effect of options, one line each.

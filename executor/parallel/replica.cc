@@ -6,6 +6,7 @@
 
 #include "executor/compiled_ops/memory_guard.h"
 #include "executor/feed_values.h"
+#include "kernels/gpu/context.h"
 #include "transpiler/parallel/owners.h"
 #include "transpiler/roles.h"
 
@@ -42,6 +43,7 @@ StatusOr<std::unique_ptr<Replica>> Replica::create(std::shared_ptr<const Runtime
   std::unique_ptr<Replica> replica(
       new Replica(std::move(runtime), std::move(program), scope, options));
   replica->device_.library<MemoryWatch>().on = options.debug_memory;
+  if (options.gpu != nullptr) gpu::attach(replica->device_, options.gpu);
   MILLRACE_ASSIGN_OR_RETURN(
       replica->runner_,
       BlockRunner::compile(*replica->runtime_, replica->program_->root(), replica->device_));
@@ -50,12 +52,13 @@ StatusOr<std::unique_ptr<Replica>> Replica::create(std::shared_ptr<const Runtime
   return replica;
 }
 
-void Replica::join(ExchangeGroup& group, int exchange, SharedUpdates& updates) {
+void Replica::join(ExchangeGroup& group, int exchange, SharedUpdates& updates, DeviceLinks* links) {
   kernel_group_ = std::make_unique<KernelGroup>(group, options_.device, exchange);
   device_.library<kernels::GroupOfDevice>().group = kernel_group_.get();
   kernel_updates_ = std::make_unique<KernelUpdates>(updates, options_.device);
   device_.library<kernels::UpdateGroupOfDevice>().group = kernel_updates_.get();
-  device_.library<DeviceInGroup>() = {&group, &updates, options_.device, 0, options_.micro_batches};
+  device_.library<DeviceInGroup>() = {&group,          &updates, links,
+                                      options_.device, 0,        options_.micro_batches};
 }
 
 void Replica::find_phases() {
@@ -132,7 +135,8 @@ Status Replica::feed(const NamedValues& values) {
     }
     runner_->keep(name);
     MILLRACE_RETURN_IF_ERROR(check_feed(var, value));
-    MILLRACE_RETURN_IF_ERROR(copy_value(value, *target));
+    gpu::Memory* const memory = options_.gpu == nullptr ? nullptr : &options_.gpu->memory();
+    MILLRACE_RETURN_IF_ERROR(copy_feed(name, value, memory, *target));
   }
   return Ok();
 }
@@ -152,7 +156,8 @@ Status Replica::run(std::vector<DeviceFeed>& feeds, const std::vector<std::strin
     if (part > 0) skipped |= schedule_;
     if (part < last) skipped |= update_;
     if (options_.dry_run) skipped = all_;
-    MILLRACE_RETURN_IF_ERROR(runner_->run_without(skipped));
+    MILLRACE_RETURN_IF_ERROR(skipped.none() ? runner_->run() : runner_->run_without(skipped));
+    if (options_.gpu != nullptr) MILLRACE_RETURN_IF_ERROR(options_.gpu->device().wait());
     for (size_t i = 0; i < fetches.size(); ++i) {
       const Value* const value = find(fetches[i]);
       Value& result = results[static_cast<size_t>(part) * fetches.size() + i];

@@ -27,6 +27,7 @@ struct ReplicaOptions {
   bool dry_run = false;
   bool debug_memory = false;
   int micro_batches = 1;
+  std::shared_ptr<gpu::Context> gpu = nullptr;  ///< on which it runs; null: the CPU
 };
 
 /// One device: its CpuDevice, its compiled program and its scope of temporaries.
@@ -44,7 +45,8 @@ class Replica {
 
   /// Adds the device to a group.
   /// \param exchange  number of the exchange that kernels use
-  void join(ExchangeGroup& group, int exchange, SharedUpdates& updates);
+  /// \param links  between the GPUs; null: values travel by host memory
+  void join(ExchangeGroup& group, int exchange, SharedUpdates& updates, DeviceLinks* links);
 
   /// Feeds and runs the micro-batches of a step, and copies the fetched values after each: results
   /// has those of the first micro-batch, then those of the second, ... Vars that the device does

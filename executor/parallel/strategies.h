@@ -98,8 +98,9 @@ struct BuildStrategy {
   /// Number of parts into which the rows of a device are split; the parts run one after another
   /// before one update, and their gradients are averaged.
   int micro_batches = 1;
-  /// all_reduce in one process: each element of a parameter is updated once, for all devices, if
-  /// its update op allows that. Results are bit-identical. Cannot be combined with share_vars_from.
+  /// all_reduce between CPU devices of one process: each element of a parameter is updated once,
+  /// for all devices, if its update op allows that. Results are bit-identical. Cannot be combined
+  /// with share_vars_from.
   bool share_updates = true;
 };
 

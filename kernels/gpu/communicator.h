@@ -29,6 +29,9 @@ struct CommunicatorPlace {
   /// Gathers the same number of bytes from all ranks, in rank order, through the memory of the
   /// processes. Used by emulated devices of several processes only; GPU libraries ignore it.
   std::function<Status(const std::byte* part, int64_t bytes, std::byte* all)> gather = {};
+  /// Asked during waits for other ranks: true ends the wait, with kDistributed. For ranks that are
+  /// threads of one process. Emulated devices do not ask: abort() of any rank ends their waits.
+  std::function<bool()> is_stopped = {};
 };
 
 /// The operations; Communicator::start() says what each does.

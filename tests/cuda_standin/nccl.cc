@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -58,6 +59,7 @@ struct Rank {
   std::atomic<bool> is_stopped{false};  // aborted: queued work ends
   std::atomic<uint64_t> chunks{0};      // that queued calls have up to now
   std::atomic<int> queued{0};           // calls that are not done
+  int calls = 0;                        // so far
   bool was_asked = false;               // since the last call
   bool is_final = false;
   std::string text;                       // why there is an error
@@ -84,6 +86,17 @@ int fail(Rank& rank, int code, const std::string& why) {
   return refused(code, why);
 }
 
+// MILLRACE_STANDIN_NCCL_FAILS=R:N lets call N of rank R fail, from 1; R:N:later the work that it
+// has queued.
+bool is_to_fail(const Rank& rank, bool later) {
+  const char* const text = std::getenv("MILLRACE_STANDIN_NCCL_FAILS");
+  int which = 0;
+  int call = 0;
+  char end = 0;
+  const int read = text == nullptr ? 0 : std::sscanf(text, "%d:%d:%c", &which, &call, &end);
+  return read == (later ? 3 : 2) && rank.rank == which && rank.calls == call;
+}
+
 // A call in a stream.
 class Exchange {
  public:
@@ -95,6 +108,7 @@ class Exchange {
         from_(static_cast<const std::byte*>(from)),
         to_(static_cast<std::byte*>(to)) {
     const auto count = static_cast<size_t>(statement.count);
+    is_to_fail_ = is_to_fail(*rank_, true);
     total_ = statement.kind == kReduceScatter ? count * static_cast<size_t>(rank_->size) : count;
     ++rank_->queued;
   }
@@ -104,6 +118,8 @@ class Exchange {
 
   // All elements of the call, as far as the other ranks are.
   Progress advance() {
+    if (is_to_fail_ && rank_->error == kSuccess)
+      fail(*rank_, kSystemError, "queued work fails, as MILLRACE_STANDIN_NCCL_FAILS says");
     while (at_ < total_) {
       if (rank_->is_stopped || rank_->error != kSuccess) {
         return rank_->is_stopped ? Progress::kDone : Progress::kLater;
@@ -193,6 +209,7 @@ class Exchange {
   size_t total_ = 0;  // elements that the rank sends
   size_t at_ = 0;     // that are done
   bool is_published_ = false;
+  bool is_to_fail_ = false;
 };
 
 int call(const SharedRanks::Statement& statement, const void* from, void* to, Comm comm,
@@ -203,6 +220,9 @@ int call(const SharedRanks::Statement& statement, const void* from, void* to, Co
   if (!rank->all_joined() || rank->to_queue != nullptr)
     return fail(*rank, kInvalidUsage, "the previous call is still in progress");
   if (rank->is_final) return fail(*rank, kInvalidUsage, "the communicator was finalized");
+  ++rank->calls;
+  if (is_to_fail(*rank, false))
+    return fail(*rank, kSystemError, "the call fails, as MILLRACE_STANDIN_NCCL_FAILS says");
   const size_t element = bytes_of(static_cast<int>(statement.type));
   if (element == 0 || statement.op < kSum || statement.op > kMin || statement.root < 0 ||
       statement.root >= rank->size || statement.count <= 0)

@@ -167,7 +167,7 @@ Status check_gradients_usage(const Tool& tool) {
 StatusOr<int> run_check_gradients(Tool& tool, const RunOptions& options,
                                   const std::shared_ptr<const executor::Runtime>& runtime) {
   MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
-  if (devices != 1 || options.gpu != nullptr) {
+  if (devices != 1 || !options.gpus.empty()) {
     return Status(StatusCode::kUsage,
                   "--check-gradients runs on one device: expected --devices cpu:1");
   }

@@ -231,7 +231,8 @@ void add_run_how_options(CLI::App& app, RunOptions& options) {
   app.add_option(
          "--devices", options.devices,
          "cpu:N; cpu: CPU_NUM of the environment, else 1; gpu:N: ops that have a GPU kernel run on "
-         "the GPU with this number; {rank} is replaced by the rank of the process")
+         "the GPU with this number; gpu:N,M: several GPUs, which split the batches; {rank} is "
+         "replaced by the rank of the process")
       ->type_name("DEVICES");
   app.add_option(
          "--precision", options.precision,

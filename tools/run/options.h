@@ -115,8 +115,8 @@ struct RunOptions {
   bool inter_op = false;  ///< several threads: independent ops may run concurrently
   std::string cpu_isa;    ///< newest instructions that kernels use; empty: all of the processor
   std::string devices = "cpu";
-  std::shared_ptr<gpu::Context>
-      gpu;                ///< the GPU that `devices` names; opened once for all programs
+  /// The GPUs that `devices` names; opened once for all programs.
+  std::vector<std::shared_ptr<gpu::Context>> gpus;
   std::string allow_dir;  ///< folder that ops such as load and save may access
   ParallelFlags parallel;
   PsFlags ps;

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 
+#include "executor/gpu/open_device.h"
 #include "executor/parallel/strategy_fields.h"
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
@@ -78,6 +79,7 @@ StatusOr<ParallelOptions> parallel_options(const Tool& tool, const RunOptions& o
   const ParallelFlags& flags = options.parallel;
   ParallelOptions result;
   result.devices = devices;
+  result.gpus = options.gpus;
   result.seed = tool.common().seed;
   result.optimize = options.optimize && !options.check_nan;
   result.bf16_products = options.precision == "bf16";
@@ -111,7 +113,7 @@ StatusOr<ParallelOptions> parallel_options(const Tool& tool, const RunOptions& o
 
 StatusOr<int> device_count(const RunOptions& options) {
   const auto [kind, number] = llvm::StringRef(options.devices).split(':');
-  if (kind == "gpu") return 1;
+  if (kind == "gpu") return executor::count_devices(options.devices);
   if (kind != "cpu") {
     return Status(StatusCode::kUsage,
                   fmt::format("--devices: expected cpu:N or gpu:N, found '{}'", options.devices));

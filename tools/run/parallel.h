@@ -10,8 +10,8 @@
 
 namespace millrace::tools {
 
-/// Number of CPU devices that --devices asks for: N for cpu:N; for cpu, CPU_NUM of the environment,
-/// else 1. Errors: kUsage; kUnimplemented for gpu.
+/// Number of devices that --devices asks for: N for cpu:N; for cpu, CPU_NUM of the environment,
+/// else 1; that of the GPUs in gpu:N,M. Errors: kUsage.
 StatusOr<int> device_count(const RunOptions& options);
 
 /// True if the options need a ParallelExecutor.

@@ -16,8 +16,8 @@ namespace {
 // The options of the command that apply to each case.
 RunOptions options_of_cases(const RunOptions& all) {
   RunOptions each;
-  each.devices = all.gpu == nullptr ? "cpu:1" : all.devices;
-  each.gpu = all.gpu;
+  each.devices = all.gpus.empty() ? "cpu:1" : all.devices;
+  each.gpus = all.gpus;
   each.debug_memory = all.debug_memory;
   each.optimize = all.optimize;
   each.precision = all.precision;
@@ -39,12 +39,10 @@ Status run_line(const Tool& tool, const RunOptions& each, const std::string& lin
 StatusOr<int> run_batch(Tool& tool, const RunOptions& options,
                         const std::shared_ptr<const executor::Runtime>& runtime,
                         const SignalWatch& watch) {
-  if (options.gpu == nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
-    if (devices > 1 && options.devices.find(':') != std::string::npos) {
-      return Status(StatusCode::kUsage,
-                    "--devices " + options.devices + ": the cases of --batch run on one device");
-    }
+  MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
+  if (devices > 1 && options.devices.find(':') != std::string::npos) {
+    return Status(StatusCode::kUsage,
+                  "--devices " + options.devices + ": the cases of --batch run on one device");
   }
   const RunOptions each = options_of_cases(options);
   std::ifstream list(options.batch);

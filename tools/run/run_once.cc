@@ -144,8 +144,7 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", stop.signal()));
     return SignalWatch::exit_code_of(stop.signal());
   }
-  if (const std::string summary = gpu_summary(session); !summary.empty())
-    tool.log(LogLevel::kInfo, summary);
+  for (const std::string& line : gpu_summary(session)) tool.log(LogLevel::kInfo, line);
   if (options.print_plan)
     MILLRACE_RETURN_IF_ERROR(tool.write_file("", session.parallel == nullptr
                                                      ? session.prepared->plan_text()

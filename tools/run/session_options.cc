@@ -3,18 +3,16 @@
 #include <fmt/format.h>
 
 #include "framework/base/errors.h"
-#include "tools/run/gpu.h"
 #include "tools/run/parallel.h"
 
 namespace millrace::tools {
 namespace {
 
 Status check_parallel_words(const RunOptions& options) {
-  if (wants_gpu(options)) {
+  if (options.ranks.engine == "nccl") {
     return Unimplemented(
-        "--devices {}: several devices, and processes that sum gradients, run on "
-        "the CPU only",
-        options.devices);
+        "--engine nccl: supported only for programs with collective ops, not for processes that "
+        "sum gradients or have several devices");
   }
   if (options.parallel.feed_mode != "split" && options.parallel.feed_mode != "list") {
     return {StatusCode::kUsage, fmt::format("--feed-mode: expected split or list, found '{}'",
@@ -47,7 +45,7 @@ StatusOr<jobs::SessionOptions> session_options(const Tool& tool, const RunOption
   session.executor.bf16_products = options.precision == "bf16";
   session.executor.inter_op = options.inter_op;
   session.executor.debug_memory = options.debug_memory;
-  session.executor.gpu = options.gpu;
+  session.executor.gpu = options.gpus.empty() ? nullptr : options.gpus.front();
   session.reads_parameters = !options.save_params.empty() || !options.save_persistables.empty() ||
                              !options.save_model.empty() || options.save_every != 0 ||
                              !options.allow_dir.empty();

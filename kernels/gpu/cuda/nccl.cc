@@ -122,6 +122,12 @@ class NcclCommunicator final : public Communicator {
     return nccl_status(api_, comm_, result, what);
   }
 
+  // The error of a wait that another rank of this process has ended.
+  [[nodiscard]] Status check_stopped(const char* what) const {
+    if (place().is_stopped == nullptr || !place().is_stopped()) return Ok();
+    return {StatusCode::kDistributed, fmt::format("NCCL: {}: another device has failed", what)};
+  }
+
   // True when the library has completed the call; work in the stream may continue.
   StatusOr<bool> is_settled(const char* what) const {
     int state = nccl::kSuccess;
@@ -134,6 +140,7 @@ class NcclCommunicator final : public Communicator {
     do {
       MILLRACE_ASSIGN_OR_RETURN(const bool settled, is_settled(what));
       if (settled) return Ok();
+      MILLRACE_RETURN_IF_ERROR(check_stopped(what));
     } while (timer.wait());
     return {
         StatusCode::kDistributed,
@@ -179,6 +186,7 @@ class NcclCommunicator final : public Communicator {
       if (state == cudaSuccess) return Ok();
       if (state != cudaErrorNotReady) return cuda_status(state, what);
       MILLRACE_RETURN_IF_ERROR(is_settled(what).status());
+      MILLRACE_RETURN_IF_ERROR(check_stopped(what));
     } while (timer.wait());
     return {StatusCode::kDistributed,
             fmt::format("NCCL: {}: not done after {} ms, so a rank is lost or too slow", what,

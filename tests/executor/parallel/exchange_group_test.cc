@@ -1,5 +1,6 @@
 #include "executor/parallel/exchange_group.h"
 
+#include <atomic>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -173,6 +174,53 @@ TEST(ExchangeGroupTest, SumsOverProcesses) {
       ASSERT_TRUE(group.end(rank % 2, 0).ok());
       EXPECT_THAT(values, Each(15.0F));
     }
+  });
+}
+
+// A device whose call fails leaves none waiting for the end of the exchange.
+TEST(ExchangeGroupTest, DevicesFinishAnExchangeWhenAllHaveStartedIt) {
+  constexpr int kDevices = 3;
+  ExchangeGroup group({.devices = kDevices, .exchanges = 1, .timeout_ms = 60'000});
+  for (const int failing : {-1, 1, -1}) {
+    group.reset();
+    std::atomic<int> started{0};
+    std::atomic<int> finished{0};
+    std::vector<Status> statuses(kDevices);
+    on_devices(kDevices, [&](int d) {
+      const ExchangePart part{nullptr, 5};
+      ASSERT_TRUE(group.begin(d, 0, {.on_devices = true}, DType::kFloat32, {&part, 1}).ok());
+      Status& status = statuses[static_cast<size_t>(d)];
+      status = group.end_on_device(
+          d, 0,
+          [&]() -> Status {
+            if (d == failing) return {StatusCode::kExecution, "the call fails"};
+            ++started;
+            return Ok();
+          },
+          [&] {
+            EXPECT_EQ(started.load(), kDevices);
+            ++finished;
+            return Ok();
+          });
+      if (!status.ok()) group.fail();
+    });
+    EXPECT_EQ(finished.load(), failing < 0 ? kDevices : 0);
+    for (int d = 0; d < kDevices; ++d)
+      EXPECT_EQ(statuses[static_cast<size_t>(d)].code(), failing < 0    ? StatusCode::kOk
+                                                         : d == failing ? StatusCode::kExecution
+                                                                        : StatusCode::kDistributed);
+  }
+}
+
+TEST(ExchangeGroupTest, DevicesMustBringTheSameToAnExchangeOfTheirOwn) {
+  ExchangeGroup group({.devices = 2, .exchanges = 1});
+  const auto never = []() -> Status { return {StatusCode::kInternal, "must not be called"}; };
+  on_devices(2, [&](int d) {
+    const ExchangePart part{nullptr, 5 + d};
+    Status status = group.begin(d, 0, {.on_devices = true}, DType::kFloat32, {&part, 1});
+    if (status.ok()) status = group.end_on_device(d, 0, never, never);
+    EXPECT_THAT(status.to_string(),
+                HasSubstr("exchange 0: device 1 contributes [6] elements of f32, device 0 [5]"));
   });
 }
 
