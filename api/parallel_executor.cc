@@ -5,6 +5,7 @@
 #include "api/internals.h"
 #include "executor/add_custom_ops.h"
 #include "executor/array_values.h"
+#include "executor/feed_targets.h"
 #include "executor/feed_values.h"
 #include "executor/parallel/parallel_executor.h"
 #include "framework/base/errors.h"
@@ -15,9 +16,10 @@ namespace millrace::api {
 struct ParallelExecutor::Parts {
   std::shared_ptr<void> vars;  ///< keeps the vars alive that the devices share with others
   std::unique_ptr<executor::ParallelExecutor> runner;
-  executor::NamedValues feeds;  ///< kept, so that a run with the same shapes allocates less
-  std::vector<Value> results;   ///< likewise
-  std::string updated;          ///< first parameter that the program updates; empty: none
+  executor::NamedValues feeds;       ///< kept, so that a run with the same shapes allocates less
+  std::vector<Value> results;        ///< likewise
+  std::unique_ptr<Program> program;  ///< as given
+  std::string updated;               ///< first parameter that the program updates; empty: none
 };
 
 ParallelExecutor::ParallelExecutor(std::shared_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -58,11 +60,13 @@ StatusOr<ParallelExecutor> ParallelExecutor::create(const Program& program, cons
                                                std::move(runtime), program, Internals::vars(scope),
                                                settings, options.threads));
   parts->updated = updated_var(program);
+  parts->program = program.clone();
   return ParallelExecutor(std::move(parts));
 }
 
 StatusOr<Arrays> ParallelExecutor::run(const Arrays& feeds,
                                        const std::vector<std::string>& fetches) {
+  MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(*parts_->program, feeds));
   MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
   MILLRACE_RETURN_IF_ERROR(
       parts_->runner->run(executor::ParallelFeeds::split(parts_->feeds), fetches, parts_->results));
@@ -72,8 +76,10 @@ StatusOr<Arrays> ParallelExecutor::run(const Arrays& feeds,
 StatusOr<Arrays> ParallelExecutor::run(const std::vector<Arrays>& feeds,
                                        const std::vector<std::string>& fetches) {
   std::vector<executor::NamedValues> values(feeds.size());
-  for (size_t d = 0; d < feeds.size(); ++d)
+  for (size_t d = 0; d < feeds.size(); ++d) {
+    MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(*parts_->program, feeds[d]));
     MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds[d], values[d]));
+  }
   MILLRACE_RETURN_IF_ERROR(
       parts_->runner->run(executor::ParallelFeeds::list(values), fetches, parts_->results));
   return executor::to_arrays(fetches, parts_->results);
@@ -81,6 +87,7 @@ StatusOr<Arrays> ParallelExecutor::run(const std::vector<Arrays>& feeds,
 
 StatusOr<std::map<std::string, std::vector<Array>>> ParallelExecutor::run_unmerged(
     const Arrays& feeds, const std::vector<std::string>& fetches) {
+  MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(*parts_->program, feeds));
   MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
   std::vector<std::vector<Value>> results;
   MILLRACE_RETURN_IF_ERROR(parts_->runner->run_unmerged(
