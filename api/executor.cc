@@ -7,6 +7,7 @@
 #include "executor/add_custom_ops.h"
 #include "executor/array_values.h"
 #include "executor/executor.h"
+#include "executor/feed_targets.h"
 #include "executor/gpu/open_device.h"
 #include "executor/parallel/replica.h"
 #include "executor/parallel/worker_programs.h"
@@ -54,6 +55,7 @@ struct PreparedProgram::Parts {
   StatusOr<EpochResult> run_in_threads(Dataset& dataset, const EpochOptions& options) const;
 
   Status run(const ArrayViews& given, const std::vector<std::string>& wanted) {
+    MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(program->given(), given));
     Status status = executor::borrow_values(given, feeds);
     if (status.ok()) status = program->run(feeds, wanted, results);
     feeds.clear();

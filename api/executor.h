@@ -75,9 +75,9 @@ class PreparedProgram {
   /// \param fetches  vars to return; empty: outputs()
   /// \returns the fetches by name
   /// Errors: kInvalidArgument for a feed that disagrees with its declaration, is a parameter, or is
-  /// unknown while another is missing, and for a fetch that is not a dense array; kNotFound for an
-  /// unknown fetch; kExecution and others of the ops with their location. Persistable vars that ops
-  /// before the failing one have written keep their new values. It can run again afterwards.
+  /// unknown, and for a fetch that is not a dense array; kNotFound for an unknown fetch; kExecution
+  /// and others of the ops with their location. Persistable vars that ops before the failing one
+  /// have written keep their new values. It can run again afterwards.
   StatusOr<Arrays> run(const Arrays& feeds, const std::vector<std::string>& fetches = {});
   /// The same for feeds in the caller's memory (views_of() makes them of arrays), and fetches that
   /// need not be dense arrays. Errors: as run(), but for a fetch

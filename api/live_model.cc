@@ -5,6 +5,7 @@
 #include "api/internals.h"
 #include "executor/array_values.h"
 #include "executor/executor.h"
+#include "executor/feed_targets.h"
 #include "executor/inference_model.h"
 #include "executor/standard_runtime.h"
 #include "framework/base/errors.h"
@@ -132,6 +133,7 @@ StatusOr<LiveModel> LiveModel::open(const RoleFiles& files, const std::vector<st
 
 StatusOr<Arrays> LiveModel::run(const Arrays& feeds) {
   MILLRACE_RETURN_IF_ERROR(parts_->may("run"));
+  MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(parts_->model->given(), feeds));
   MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
   const std::vector<std::string>& wanted = parts_->model->fetch_targets();
   MILLRACE_RETURN_IF_ERROR(parts_->infer(parts_->feeds, wanted, parts_->results));

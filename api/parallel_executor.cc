@@ -6,6 +6,7 @@
 #include "executor/add_custom_ops.h"
 #include "executor/array_values.h"
 #include "executor/collective/group_link.h"
+#include "executor/feed_targets.h"
 #include "executor/feed_values.h"
 #include "executor/parallel/parallel_executor.h"
 #include "framework/base/errors.h"
@@ -18,9 +19,10 @@ struct ParallelExecutor::Parts {
   std::optional<Ranks> ranks;
   std::unique_ptr<executor::TrainerLink> link;  ///< to the other ranks; null: there are none
   std::unique_ptr<executor::ParallelExecutor> runner;
-  executor::NamedValues feeds;  ///< kept, so that a run with the same shapes allocates less
-  std::vector<Value> results;   ///< likewise
-  std::string updated;          ///< first parameter that the program updates; empty: none
+  executor::NamedValues feeds;       ///< kept, so that a run with the same shapes allocates less
+  std::vector<Value> results;        ///< likewise
+  std::unique_ptr<Program> program;  ///< as given
+  std::string updated;               ///< first parameter that the program updates; empty: none
 
   /// Lets the ranks train the program together.
   Status join(const ParallelOptions& options, executor::ParallelOptions& settings);
@@ -87,11 +89,13 @@ StatusOr<ParallelExecutor> ParallelExecutor::create(const Program& program, cons
                                                std::move(runtime), program, Internals::vars(scope),
                                                settings, options.threads));
   parts->updated = updated_var(program);
+  parts->program = program.clone();
   return ParallelExecutor(std::move(parts));
 }
 
 StatusOr<Arrays> ParallelExecutor::run(const Arrays& feeds,
                                        const std::vector<std::string>& fetches) {
+  MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(*parts_->program, feeds));
   MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
   MILLRACE_RETURN_IF_ERROR(
       parts_->runner->run(executor::ParallelFeeds::split(parts_->feeds), fetches, parts_->results));
@@ -101,8 +105,10 @@ StatusOr<Arrays> ParallelExecutor::run(const Arrays& feeds,
 StatusOr<Arrays> ParallelExecutor::run(const std::vector<Arrays>& feeds,
                                        const std::vector<std::string>& fetches) {
   std::vector<executor::NamedValues> values(feeds.size());
-  for (size_t d = 0; d < feeds.size(); ++d)
+  for (size_t d = 0; d < feeds.size(); ++d) {
+    MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(*parts_->program, feeds[d]));
     MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds[d], values[d]));
+  }
   MILLRACE_RETURN_IF_ERROR(
       parts_->runner->run(executor::ParallelFeeds::list(values), fetches, parts_->results));
   return executor::to_arrays(fetches, parts_->results);
@@ -110,6 +116,7 @@ StatusOr<Arrays> ParallelExecutor::run(const std::vector<Arrays>& feeds,
 
 StatusOr<std::map<std::string, std::vector<Array>>> ParallelExecutor::run_unmerged(
     const Arrays& feeds, const std::vector<std::string>& fetches) {
+  MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(*parts_->program, feeds));
   MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
   std::vector<std::vector<Value>> results;
   MILLRACE_RETURN_IF_ERROR(parts_->runner->run_unmerged(

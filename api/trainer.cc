@@ -4,6 +4,7 @@
 
 #include "api/internals.h"
 #include "executor/array_values.h"
+#include "executor/feed_targets.h"
 #include "framework/base/errors.h"
 #include "jobs/config/slices_file.h"
 #include "jobs/ps/trainer.h"
@@ -111,6 +112,7 @@ StatusOr<Arrays> Trainer::step(const Arrays& feeds, const std::vector<std::strin
   MILLRACE_RETURN_IF_ERROR(parts_->may("step", false));
   executor::NamedValues values;
   executor::NamedValues results;
+  MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(parts_->trainer->program(), feeds));
   MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, values));
   MILLRACE_RETURN_IF_ERROR(parts_->trainer->step(parts_->next, values, fetches, results));
   ++parts_->next;
@@ -151,6 +153,7 @@ StatusOr<Arrays> Trainer::worker_step(int worker, int64_t number, const Arrays& 
                            parts_->trainer->workers());
   executor::NamedValues values;
   executor::NamedValues results;
+  MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(parts_->trainer->program(), feeds));
   MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, values));
   MILLRACE_RETURN_IF_ERROR(parts_->trainer->worker_step(worker, number, values, fetches, results));
   return executor::to_arrays(results);

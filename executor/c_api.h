@@ -64,14 +64,17 @@ const char* mr_output_name(const mr_session* session, size_t index);
 /*
  * Runs the program once. results receives fetch_count arrays in the order of fetches; they are
  * owned by the session and valid until its next run. If fetches is null: the first fetch_count
- * outputs of the model. Error 3 for a feed whose bytes do not fit its dims, error 6 for one above
- * the limit of a tensor.
+ * outputs of the model. Error 3 for a feed that the program does not have, or whose bytes do not
+ * fit its dims, error 6 for one above the limit of a tensor.
  */
 int mr_run(mr_session* session, const mr_array* feeds, size_t feed_count,
            const char* const* fetches, size_t fetch_count, mr_array* results, char* error,
            size_t error_size);
 
-/* Reads or writes the persistable vars: a folder (a path that ends in '/') or a combined file. */
+/*
+ * Reads or writes the persistable vars: a folder (a path that ends in '/') or a combined file.
+ * Reads npz as well; error 3 for an archive that lacks vars.
+ */
 int mr_load_params(mr_session* session, const char* path, char* error, size_t error_size);
 int mr_save_params(const mr_session* session, const char* path, char* error, size_t error_size);
 

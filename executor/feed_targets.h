@@ -25,6 +25,13 @@ std::vector<std::string> feeds_of(const Program& program);
 /// feeds it has), and for a parameter, which only updates and params files may change.
 Status check_feed_name(const Program& program, llvm::StringRef name);
 
+/// check_feed_name() of each key of a map of feeds: for those that a caller has chosen by name.
+template <typename Feeds>
+Status check_each_feed(const Program& program, const Feeds& feeds) {
+  for (const auto& [name, value] : feeds) MILLRACE_RETURN_IF_ERROR(check_feed_name(program, name));
+  return Ok();
+}
+
 /// Checks the names of the feeds of a run. A name that the program does not declare is ignored if
 /// all feeds of the program are present (a batch may have more than a pruned program reads); else
 /// it is reported as a misspelt one. Errors: those of check_feed_name().

@@ -5,6 +5,7 @@
 #include "executor/add_custom_ops.h"
 #include "executor/array_values.h"
 #include "executor/executor.h"
+#include "executor/feed_targets.h"
 #include "executor/feed_values.h"
 #include "executor/gpu/open_device.h"
 #include "executor/inference_model.h"
@@ -12,6 +13,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/of_var.h"
 #include "framework/read_program.h"
+#include "io/lacking_vars.h"
 #include "io/model_folder.h"
 #include "transpiler/parallel/parallel.h"
 
@@ -169,6 +171,7 @@ const std::vector<std::string>& Session::outputs() const {
 }
 
 StatusOr<Arrays> Session::run(const Arrays& feeds, const std::vector<std::string>& fetches) {
+  MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(*parts_->program, feeds));
   MILLRACE_RETURN_IF_ERROR(executor::to_values(feeds, parts_->feeds));
   const std::vector<std::string>& wanted = fetches.empty() ? outputs() : fetches;
   MILLRACE_RETURN_IF_ERROR(
@@ -198,8 +201,15 @@ Status Session::set(const std::string& name, const Array& value) {
   return parts_->spread(name);
 }
 
-Status Session::load_params(const std::string& path) {
+Status Session::load_params(const std::string& path, std::vector<std::string>* kept) {
+  std::vector<std::string> lacking = io::kept_vars(path, *parts_->program, *parts_->scope);
+  if (kept == nullptr && !lacking.empty())
+    return NotFound("expected all persistable vars of the program, found no {}",
+                    io::short_list(lacking))
+        .in_file(path)
+        .with_hint("with `kept`, load_params() leaves them as they are");
   MILLRACE_RETURN_IF_ERROR(io::load_parameters(path, *parts_->program, *parts_->scope));
+  if (kept != nullptr) *kept = std::move(lacking);
   for (const std::string& name : parts_->scope->names())
     MILLRACE_RETURN_IF_ERROR(parts_->spread(name));
   return Ok();

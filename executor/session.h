@@ -82,12 +82,11 @@ class Session {
 
   /// Runs the program once.
   ///
-  /// \param feeds    by var name; names that the program does not declare are ignored if all its
-  ///                 feeds are present (a batch may have more than a program reads)
+  /// \param feeds    by var name
   /// \param fetches  vars to return; empty: outputs()
   /// Errors: kInvalidArgument for a feed that disagrees with its declaration, that is a parameter,
-  /// or that the program does not declare while another feed is missing; kNotFound for an unknown
-  /// fetch; kExecution with the op's location. The session can run again afterwards.
+  /// or that the program does not declare; kNotFound for an unknown fetch; kExecution with the op's
+  /// location. The session can run again afterwards.
   StatusOr<Arrays> run(const Arrays& feeds, const std::vector<std::string>& fetches = {});
 
   /// A persistable var. Errors: kNotFound; kInvalidArgument if it is not a dense array.
@@ -99,8 +98,12 @@ class Session {
   Status set(const std::string& name, const Array& value);
 
   /// Reads parameters: npz, a combined file of the original, or a folder with one file per var.
-  /// After an error nothing has changed. Errors: kNotFound, kInvalidData with file and var.
-  Status load_params(const std::string& path);
+  /// After an error nothing has changed.
+  ///
+  /// \param kept  receives the persistable vars that an npz archive lacks and that keep the value
+  ///              they have; null: such vars are an error
+  /// Errors: kNotFound, kInvalidData with file and var.
+  Status load_params(const std::string& path, std::vector<std::string>* kept = nullptr);
   /// Writes the persistable vars in the format of the original: a folder (one file per var) if path
   /// is one or ends in '/', else one combined file. Errors: kIo, kNotFound for a var without value.
   Status save_params(const std::string& path) const;

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
+#include "framework/persistable.h"
 #include "io/npz.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
@@ -21,11 +22,6 @@ namespace fs = std::filesystem;
 bool is_file(const std::string& path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
-}
-
-bool is_folder(const std::string& path) {
-  std::error_code error;
-  return fs::is_directory(path, error);
 }
 
 std::string in(const std::string& folder, const std::string& name) {
@@ -217,6 +213,8 @@ Status load_parameters(const std::string& path, const Program& program, Scope& s
 
 Status save_parameters(const std::string& path, const Program& program, const Scope& scope,
                        const SaveOptions& options) {
+  if (Status status = check_has_files(scope, program, is_persistable); !status.ok())
+    return std::move(status).in_file(path);
   std::vector<NamedValue> values;
   const std::vector<ParamSpec> specs = persistables_of(program);
   for (const ParamSpec& spec : specs) {

@@ -69,4 +69,14 @@ std::string without_slash(std::string folder) {
   return folder;
 }
 
+bool may_exist(const std::string& path) {
+  std::error_code unknown;
+  return std::filesystem::exists(path, unknown) || unknown;
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code unknown;
+  return std::filesystem::is_directory(path, unknown);
+}
+
 }  // namespace millrace::io

@@ -22,6 +22,12 @@ StatusOr<std::string> make_path_below(const std::string& folder, std::string_vie
 /// folder.
 Status check_inside(const std::string& folder, const std::string& path);
 
+/// False if there is certainly no such file or folder. Where that cannot be found out, as without
+/// permission to search a folder, opening the path reports why.
+bool may_exist(const std::string& path);
+/// True for a folder; false where that cannot be found out, as above.
+bool is_folder(const std::string& path);
+
 /// The path without trailing slashes; "/" is unchanged.
 std::string without_slash(std::string folder);
 

@@ -61,8 +61,27 @@ std::vector<ParamSpec> vars_where(const Program& program, const VarPredicate& wa
   return specs_where(program, [&](const Var& var) { return has_file(var) && wanted(var); });
 }
 
+Status check_has_files(const Scope& scope, const Program& program, const VarPredicate& wanted) {
+  for (const ParamSpec& spec : specs_where(program, [&](const Var& var) {
+         return var.kind() == VarKind::kLodTensorArray && wanted(var);
+       })) {
+    const Value* const value = scope.find(spec.name);
+    if (value == nullptr || !value->initialized()) continue;
+    Location location;
+    location.var = spec.name;
+    return Status(StatusCode::kUsage,
+                  "expected tensors and selected rows to save, found a tensor array, which files "
+                  "of parameters cannot hold")
+        .at(std::move(location))
+        .with_hint("a checkpoint holds arrays");
+  }
+  return Ok();
+}
+
 StatusOr<size_t> save_vars(const Scope& scope, const Program& program, const std::string& folder,
                            const VarPredicate& wanted, const SaveVarsOptions& options) {
+  if (Status status = check_has_files(scope, program, wanted); !status.ok())
+    return std::move(status).in_file(folder);
   const std::vector<ParamSpec> specs = vars_where(program, wanted);
   if (specs.empty()) return size_t{0};
   StatusOr<std::vector<NamedValue>> values = values_of(scope, specs);
@@ -84,6 +103,7 @@ StatusOr<size_t> save_vars(const Scope& scope, const Program& program, const std
 
 StatusOr<std::string> vars_to_memory(const Scope& scope, const Program& program,
                                      const VarPredicate& wanted) {
+  MILLRACE_RETURN_IF_ERROR(check_has_files(scope, program, wanted));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<NamedValue> values,
                             values_of(scope, vars_where(program, wanted)));
   return combined_bytes(values);

@@ -28,6 +28,11 @@ std::vector<ParamSpec> specs_where(const Program& program, const VarPredicate& w
 /// their order in a combined file.
 std::vector<ParamSpec> vars_where(const Program& program, const VarPredicate& wanted);
 
+/// Checks that no var for which the predicate holds is a tensor array with a value: files of the
+/// original cannot hold it, so that a save would lose it. The functions below that save call it.
+/// Errors: kUsage with the var.
+Status check_has_files(const Scope& scope, const Program& program, const VarPredicate& wanted);
+
 /// Options of save_vars().
 struct SaveVarsOptions {
   std::string filename;  ///< name of a combined file in the folder; empty: one file per var
@@ -39,8 +44,8 @@ struct SaveVarsOptions {
 /// missing.
 ///
 /// \returns the number of vars; nothing is written if it is 0
-/// Errors: kNotFound with the var if it has no value; kUsage for files that may not be replaced;
-/// kInvalidData for names that lead out of the folder; kIo, kResource.
+/// Errors: kNotFound with the var if it has no value; kUsage for files that may not be replaced
+/// and for a tensor array; kInvalidData for names that lead out of the folder; kIo, kResource.
 StatusOr<size_t> save_vars(const Scope& scope, const Program& program, const std::string& folder,
                            const VarPredicate& wanted, const SaveVarsOptions& options = {});
 

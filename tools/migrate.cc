@@ -20,6 +20,7 @@
 #include "interchange/survey/report.h"
 #include "interchange/upgrade.h"
 #include "io/model_folder.h"
+#include "io/paths.h"
 #include "tools/common/numbers.h"
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
@@ -121,7 +122,7 @@ StatusOr<std::string> params_path(const MigrateFlags& flags, const std::string& 
                             io::find_params(folder, path, program, flags.params_file));
   if (kind == interchange::ProgramKind::kInference || found != folder) return found;
   const bool has_files = llvm::any_of(specs, [&](const io::ParamSpec& spec) {
-    return std::filesystem::exists(std::filesystem::path(folder) / spec.name);
+    return io::may_exist((std::filesystem::path(folder) / spec.name).string());
   });
   return has_files ? found : std::string();
 }
@@ -369,7 +370,8 @@ StatusOr<int> migrate_model(Tool& tool, const MigrateFlags& flags) {
                               flags.folder));
   if (format == "onnx" && !flags.params_file.empty())
     return Status(StatusCode::kUsage, "--params-file: an ONNX file names its files itself");
-  const bool is_file = !format.empty() || std::filesystem::is_regular_file(flags.folder);
+  const bool is_file =
+      !format.empty() || (io::may_exist(flags.folder) && !io::is_folder(flags.folder));
   const std::string folder = is_file ? folder_of(flags.folder) : flags.folder;
   std::string path = flags.folder;
   if (!is_file) {

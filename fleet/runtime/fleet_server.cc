@@ -89,7 +89,7 @@ Status FleetServer::save_table(int id, const std::string& folder, int mode, Repl
 // A crash may have left files of two different saves, each of which is valid on its own.
 Status FleetServer::check_manifest(int id, const std::string& folder) const {
   const std::string path = io::params_manifest_path(folder);
-  if (!std::filesystem::exists(path)) return Ok();
+  if (!io::may_exist(path)) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxManifestBytes));
   StatusOr<io::ParamsManifest> manifest = io::parse_params_manifest(text);
   if (!manifest.ok()) return std::move(manifest).status().in_file(path);
@@ -127,7 +127,7 @@ Status FleetServer::load_table(int id, const std::string& folder) {
 }
 
 Status FleetServer::load(const std::string& folder, const std::vector<std::string>& tables) {
-  if (!std::filesystem::is_directory(folder))
+  if (!io::is_folder(folder))
     return NotFound("the folder of tables does not exist").in_file(folder);
   std::vector<int> ids = tables.empty() ? tables_->ids() : std::vector<int>();
   // workers set the rate, and count the steps of this run

@@ -137,7 +137,8 @@ class FleetWorker {
   /// Vars that hold rates of a schedule during a step only, although they are persistable.
   [[nodiscard]] const std::set<std::string>& rate_vars() const { return rate_vars_; }
   /// Says whether this worker has loaded a saved job. In a job that averages dense gradients,
-  /// start() of worker 0 returns kInvalidArgument unless the servers have done the same.
+  /// start() of worker 0 returns kInvalidArgument unless the servers have done the same; in other
+  /// jobs with a schedule in the program it warns if only the servers have.
   void expect_loaded(bool loaded) { expects_loaded_ = loaded; }
   /// Takes all persistable values of worker 0; all workers of a group() call it, between two steps.
   /// Errors: kInvalidData if workers have other persistable vars; kDistributed.
@@ -162,6 +163,7 @@ class FleetWorker {
   StatusOr<int64_t> settle();
   Status begin_at(int64_t step);
   Status keep_schedule();
+  Status warn_of_schedule();
   Status set_schedule(int64_t step);
   Status prepare(const WorkerSetup& setup);
   Status init_params();

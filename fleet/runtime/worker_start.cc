@@ -78,6 +78,7 @@ Status FleetWorker::start() {
   }
   // counters may have been loaded
   MILLRACE_RETURN_IF_ERROR(keep_schedule());
+  MILLRACE_RETURN_IF_ERROR(warn_of_schedule());
   if (mode_ == ps::CommMode::kSync) {
     MILLRACE_RETURN_IF_ERROR(keep_first_values());
     if (rings_ == nullptr) find_local_state();  // dense parameters of workers do not go back
@@ -211,6 +212,17 @@ Status FleetWorker::keep_schedule() {
     if (value != nullptr && value->initialized())
       MILLRACE_RETURN_IF_ERROR(executor::copy_value(*value, schedule_start_[name]));
   }
+  return Ok();
+}
+
+// Servers have the tables of a saved job, but only workers have the counters of its schedule.
+Status FleetWorker::warn_of_schedule() {
+  if (rate_main_ == nullptr || expects_loaded_ || !log_) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const auto answers, table_client_->count_loaded());
+  if (std::ranges::all_of(answers, [](const auto& each) { return each.count == 0; })) return Ok();
+  log_(
+      "the servers have loaded a saved job, this trainer has not: the schedule of its learning "
+      "rate begins with the first step; load the same folder in trainers");
   return Ok();
 }
 

@@ -124,6 +124,7 @@ std::vector<io::ParamSpec> saved_vars(FleetWorker& worker) {
 Status save_worker_persistables(FleetWorker& worker, const FleetSaveTarget& to) {
   MILLRACE_RETURN_IF_ERROR(check_geo(worker, "saving"));
   if (worker.index() != 0) return Ok();
+  MILLRACE_RETURN_IF_ERROR(io::check_has_files(worker.scope(), worker.program(), is_persistable));
   MILLRACE_RETURN_IF_ERROR(worker.communicator().recv(worker.scope()));
   MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::make_path_below(to.root, to.folder));
   MILLRACE_ASSIGN_OR_RETURN(ps::SavedParts parts, save_tables(worker, to));
@@ -148,6 +149,7 @@ Status save_worker_model(FleetWorker& worker, const FleetSaveTarget& to, const P
   MILLRACE_RETURN_IF_ERROR(worker.communicator().recv(worker.scope()));
   Scope saved;
   std::set<std::string> gathered;
+  MILLRACE_RETURN_IF_ERROR(io::check_has_files(worker.scope(), *pruned, is_persistable));
   const std::vector<io::ParamSpec> specs = io::vars_where(*pruned, is_persistable);
   const auto is_read = [&](const std::string& name) {
     return std::ranges::any_of(specs, [&](const io::ParamSpec& spec) { return spec.name == name; });

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/base/file.h"
+#include "io/paths.h"
 
 namespace millrace::jobs {
 
@@ -11,7 +12,7 @@ std::string find_slices(const std::string& named, const std::string& program) {
   if (!named.empty()) return named;
   const std::filesystem::path beside =
       std::filesystem::path(program).parent_path().parent_path() / "slices.json";
-  return std::filesystem::exists(beside) ? beside.string() : std::string();
+  return io::may_exist(beside.string()) ? beside.string() : std::string();
 }
 
 StatusOr<transpiler::SlicesFile> read_slices(const std::string& path, int64_t max_bytes) {

@@ -8,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "io/paths.h"
 #include "jobs/config/json_fields.h"
 #include "transpiler/distribute/typed_tables.h"
 
@@ -364,7 +365,7 @@ std::string typed_tables_json(const std::vector<ps::TypedTable>& tables) {
 StatusOr<std::vector<ps::TypedTable>> read_typed_tables(const std::string& slices) {
   std::vector<ps::TypedTable> tables;
   const std::string path = (std::filesystem::path(slices).parent_path() / "tables.json").string();
-  if (slices.empty() || !std::filesystem::exists(path)) return tables;
+  if (slices.empty() || !io::may_exist(path)) return tables;
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
   const Json json = Json::parse(text, nullptr, false);
   const auto list = json.is_object() ? json.find("tables") : json.end();

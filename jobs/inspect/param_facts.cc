@@ -8,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "io/model_folder.h"
+#include "io/paths.h"
 
 namespace millrace::jobs {
 namespace {
@@ -72,7 +73,7 @@ ParamFacts facts_of_params(const std::string& name, const Tensor& tensor) {
 StatusOr<io::ParamValues> read_values(const Program& program, const std::string& path) {
   const std::string file = std::filesystem::path(path).filename().string();
   for (const io::ParamSpec& spec : io::persistables_of(program)) {
-    if (spec.name != file || std::filesystem::is_directory(path)) continue;
+    if (spec.name != file || io::is_folder(path)) continue;
     MILLRACE_ASSIGN_OR_RETURN(const io::ByteSource source, io::ByteSource::open(path));
     io::ParamValues values;
     MILLRACE_ASSIGN_OR_RETURN(values[file], io::load_param(source, spec));

@@ -10,6 +10,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "framework/read_program.h"
+#include "io/paths.h"
 #include "jobs/config/json_fields.h"
 
 namespace millrace::jobs {
@@ -153,8 +154,8 @@ Status read_runtime(const Json& json, FleetRole& role) {
 
 bool is_fleet_role(const std::string& program) {
   const std::filesystem::path folder = folder_of(program);
-  return std::filesystem::exists(folder / kDescription) &&
-         std::filesystem::exists(folder / kRuntime);
+  return io::may_exist((folder / kDescription).string()) &&
+         io::may_exist((folder / kRuntime).string());
 }
 
 Status parse_fleet_runtime(const std::string& text, FleetRole& role) {
@@ -181,7 +182,7 @@ StatusOr<FleetRole> read_fleet_role(const std::string& program, const std::strin
   MILLRACE_ASSIGN_OR_RETURN(role.description,
                             read_file((folder / kDescription).string(), kMaxDescBytes));
   const std::string schedule = (folder / kSchedule).string();
-  if (std::filesystem::exists(schedule)) {
+  if (io::may_exist(schedule)) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string stated, read_file(schedule, kMaxDescBytes));
     StatusOr<RateAtStep> rate_at = parse_rate_schedule(stated);
     if (!rate_at.ok()) return std::move(rate_at).status().in_file(schedule);

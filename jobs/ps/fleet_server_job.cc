@@ -1,6 +1,5 @@
 #include "jobs/ps/fleet_server_job.h"
 
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "io/npz.h"
 #include "io/params.h"
 #include "io/params_manifest.h"
+#include "io/paths.h"
 #include "jobs/ps/fill_tables.h"
 #include "jobs/ps/fleet_role.h"
 #include "jobs/ps/listed_tables.h"
@@ -63,7 +63,7 @@ StatusOr<std::unique_ptr<FleetServerJob>> FleetServerJob::open(
 // Loads tables that a job has saved, or rows of embeddings. In the latter case the dense parameters
 // are sent by the first trainer.
 Status FleetServerJob::load(const std::string& params, size_t index, const LogSink& log) {
-  if (std::filesystem::is_directory(params)) {
+  if (io::is_folder(params)) {
     if (ps::has_tables(params)) return server_->load(params);
     MILLRACE_RETURN_IF_ERROR(check_has_no_tables(params));
     return fill_tables_from_folder(params, typed_, false, index, server_->tables(), log);

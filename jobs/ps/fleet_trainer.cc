@@ -1,7 +1,6 @@
 #include "jobs/ps/fleet_trainer.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,8 +9,10 @@
 #include "fleet/saving/worker_saver.h"
 #include "framework/base/errors.h"
 #include "framework/read_program.h"
+#include "io/lacking_vars.h"
 #include "io/model_folder.h"
 #include "io/params_manifest.h"
+#include "io/paths.h"
 #include "jobs/ps/listed_tables.h"
 #include "jobs/ps/save_place.h"
 #include "ops/verify.h"
@@ -57,7 +58,7 @@ StatusOr<std::shared_ptr<executor::Rings>> connect_ranks(const FleetRole& role,
 
 // True for a folder that trainers and servers of a job have saved together.
 StatusOr<bool> is_saved_job(const std::string& params) {
-  if (!std::filesystem::is_directory(params)) return false;
+  if (!io::is_folder(params)) return false;
   if (ps::has_tables(params)) return true;
   MILLRACE_ASSIGN_OR_RETURN(const auto part, find_listed_table(params));
   return part.has_value();
@@ -140,13 +141,16 @@ Status FleetTrainer::load_params(const std::string& path) {
     for (const auto& [id, entry] : worker_->tables()->all()) embeddings.insert(entry.table.param);
   }
   io::ParamValues values;
-  if (std::filesystem::is_directory(path)) {
+  if (io::is_folder(path)) {
     const std::vector<io::ParamSpec> specs = fleet::saved_vars(*worker_);
     MILLRACE_RETURN_IF_ERROR(io::check_folder(path, io::names_of(specs), io::CheckFiles::kBytes));
     MILLRACE_ASSIGN_OR_RETURN(values,
                               io::load_separate(path, specs, {.threads = settings_.threads}));
   } else {
     MILLRACE_ASSIGN_OR_RETURN(values, io::read_parameters(path, *role_.main));
+    std::vector<std::string> kept = io::kept_vars(path, *role_.main, worker_->scope());
+    std::erase_if(kept, [&](const std::string& name) { return embeddings.contains(name); });
+    if (!kept.empty()) settings_.log(LogLevel::kWarning, io::lacking_warning(path, kept));
   }
   for (auto& [name, value] : values) {
     if (!embeddings.contains(name)) worker_->scope().local(name) = std::move(value);

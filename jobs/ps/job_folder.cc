@@ -1,6 +1,8 @@
 #include "jobs/ps/job_folder.h"
 
 #include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -18,10 +20,14 @@ std::string JobFolder::startup(const char* role, int index) const {
 
 StatusOr<JobFolder> open_job_folder(const std::string& path) {
   JobFolder folder{path, 0, 0, 0};
-  while (std::filesystem::exists(folder.program("trainer", folder.trainers))) ++folder.trainers;
-  while (std::filesystem::exists(folder.program("pserver", folder.servers))) ++folder.servers;
-  while (std::filesystem::exists(folder.program("heter", folder.heter_workers)))
-    ++folder.heter_workers;
+  for (const auto& [role, count] : {std::pair("trainer", &folder.trainers),
+                                    {"pserver", &folder.servers},
+                                    {"heter", &folder.heter_workers}}) {
+    std::error_code unknown;
+    while (std::filesystem::exists(folder.program(role, *count), unknown)) ++*count;
+    if (unknown)
+      return IoError("cannot look for '{}': {}", folder.program(role, *count), unknown.message());
+  }
   if (folder.trainers > 0 && folder.servers > 0) return folder;
   return NotFound("'{}' has {} trainers and {} servers, expected trainer_0 and pserver_0 at least",
                   path, folder.trainers, folder.servers)

@@ -1,7 +1,6 @@
 #include "jobs/ps/server_job.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -134,7 +133,7 @@ Status ServerJob::load(const Files& files, int threads, const LogSink& log) {
   const transpiler::SlicesFile& slices = *slices_;
   MILLRACE_RETURN_IF_ERROR(ps::number_table_rows(slices, *program_, scope_));
   if (files.params.empty()) return Ok();
-  if (std::filesystem::is_directory(files.params)) {
+  if (io::is_folder(files.params)) {
     if (tables_ != nullptr)
       MILLRACE_RETURN_IF_ERROR(
           fill_tables_from_folder(files.params, typed_, true, server_, *tables_, log));

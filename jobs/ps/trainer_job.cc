@@ -14,7 +14,9 @@
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "framework/read_program.h"
+#include "io/lacking_vars.h"
 #include "io/model_folder.h"
+#include "io/paths.h"
 #include "jobs/config/distribution_facts.h"
 #include "jobs/config/slices_file.h"
 #include "jobs/config/typed_tables.h"
@@ -203,7 +205,7 @@ Status TrainerJob::connect_to_servers() {
         .in_file(name_);
   // programs of federated trainers call servers in files of their own
   const std::filesystem::path folder = std::filesystem::path(name_).parent_path();
-  if (servers.empty() && !std::filesystem::exists(folder / "__recv__")) {
+  if (servers.empty() && !io::may_exist((folder / "__recv__").string())) {
     return InvalidProgram("the program calls no servers: expected that of a trainer in a job")
         .in_file(name_)
         .with_hint(
@@ -218,7 +220,7 @@ Status TrainerJob::prepare_rounds(const Files& files, const executor::Executor& 
   const std::filesystem::path folder = std::filesystem::path(files.program).parent_path();
   for (const auto& [name, target] : {std::pair("__recv__", &before_), {"__send__", &after_}}) {
     const std::string path = (folder / name).string();
-    if (!std::filesystem::exists(path)) continue;
+    if (!io::may_exist(path)) continue;
     MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
                               ops::read_checked_program(*runtime_->ops, path, settings_.reading));
     StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
@@ -316,9 +318,11 @@ Status TrainerJob::load_params(const std::string& path) {
     Value* const value = scope_.find(name);
     if (value != nullptr && value->initialized()) of_servers[name] = std::move(*value);
   }
-  const bool in_files = slices_ && std::filesystem::is_directory(path);
+  const bool in_files = slices_ && io::is_folder(path);
   MILLRACE_RETURN_IF_ERROR(in_files ? load_folder(path)
                                     : io::load_parameters(path, *program_, scope_));
+  const std::vector<std::string> kept = io::kept_vars(path, *program_, scope_);
+  if (!kept.empty()) settings_.log(LogLevel::kWarning, io::lacking_warning(path, kept));
   const std::vector<std::string> others = fleet::put_back(std::move(of_servers), scope_);
   if (others.empty()) return Ok();
   // those of asynchronous servers may have moved since the job began

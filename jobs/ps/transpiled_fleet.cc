@@ -180,7 +180,7 @@ Status TranspiledFleet::init_server(const std::string& folder, const ps::ServerO
                                     std::shared_ptr<ps::Transport> transport) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_server", true));
   if (server_ != nullptr) return InvalidArgument("init_server: this server has its variables");
-  if (!folder.empty() && !std::filesystem::is_directory(folder))
+  if (!folder.empty() && !io::is_folder(folder))
     return NotFound("init_server: there is no such folder").in_file(folder);
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Folder> written, write(files_));
   const JobFolder job{written->path()};

@@ -35,13 +35,9 @@ Status load_params(const SessionOptions& options, Session& session) {
   if (!options.model_dir.empty() && io::persistables_of(session.program()).empty()) return Ok();
   MILLRACE_RETURN_IF_ERROR(io::load_parameters(session.params, session.program(), *session.scope,
                                                {.threads = options.executor.threads}));
-  std::vector<std::string> lacking = io::lacking_vars(session.params, session.program());
-  std::erase_if(lacking, [&](const std::string& name) {
-    const Value* const value = session.scope->find_local(name);
-    return value == nullptr || !value->initialized();  // if an op reads it, the run ends there
-  });
-  if (!lacking.empty())
-    options.log(LogLevel::kWarning, io::lacking_warning(session.params, lacking));
+  const std::vector<std::string> kept =
+      io::kept_vars(session.params, session.program(), *session.scope);
+  if (!kept.empty()) options.log(LogLevel::kWarning, io::lacking_warning(session.params, kept));
   return Ok();
 }
 

@@ -1,13 +1,12 @@
 #include "jobs/stats/fleet_servers.h"
 
-#include <filesystem>
-
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "fleet/runtime/described_bytes.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "io/paths.h"
 #include "jobs/config/json_fields.h"
 
 namespace millrace::jobs {
@@ -34,7 +33,7 @@ StatusOr<std::vector<std::string>> endpoints_in(const std::string& path) {
 }  // namespace
 
 bool is_fleet_folder(const std::string& folder) {
-  return std::filesystem::exists(server_file(folder, 0, "ps_desc.txt"));
+  return io::may_exist(server_file(folder, 0, "ps_desc.txt"));
 }
 
 StatusOr<std::vector<transpiler::ServerBytes>> fleet_servers(const std::string& folder) {

@@ -81,7 +81,7 @@ Status load_table_parts(const std::string& folder, const std::string& table, int
   for (int part = 0;; ++part) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string path,
                               io::path_below(folder, fmt::format("{}_{}", table, part)));
-    if (!fs::exists(path)) break;
+    if (!io::may_exist(path)) break;
     MILLRACE_ASSIGN_OR_RETURN(const io::ByteSource source, io::ByteSource::open(path));
     MILLRACE_ASSIGN_OR_RETURN(const Value value,
                               io::load_param(source, {table, VarKind::kSelectedRows, {}, {}}));
@@ -138,7 +138,7 @@ Status load_others(const transpiler::SlicesFile& slices, const Program& program,
     const std::string name = var.name().str();
     if (!var.persistable() || var.kind() != VarKind::kLodTensor || listed.contains(name)) continue;
     const StatusOr<std::string> path = io::path_below(folder, name);
-    if (!path.ok() || !fs::is_regular_file(*path)) continue;
+    if (!path.ok() || !io::may_exist(*path) || io::is_folder(*path)) continue;
     MILLRACE_ASSIGN_OR_RETURN(const io::ByteSource source, io::ByteSource::open(*path));
     io::ParamSpec spec{name, VarKind::kLodTensor, var.dtype(), Dims()};
     spec.dims->assign(var.dims().begin(), var.dims().end());
@@ -169,7 +169,7 @@ Status load_own_table(const transpiler::SlicesFile& slices, const Program& progr
   const std::string& table = slices.properties.distributed_lookup_table;
   const auto servers = static_cast<int64_t>(slices.properties.endpoints.size());
   const std::string parts = folder + "/" + kTableFolder;
-  if (fs::is_directory(parts)) {
+  if (io::is_folder(parts)) {
     MILLRACE_RETURN_IF_ERROR(
         load_table_parts(parts, table, server, servers, scope.root().local(table)));
     return check_loaded_table(slices, program, scope).in_file(parts);

@@ -8,6 +8,7 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
+#include "io/paths.h"
 #include "ps/table/routing.h"
 #include "ps/table/table_files.h"
 
@@ -57,7 +58,7 @@ Status check_table_name(const std::string& folder, const int table_id, const std
 }
 
 Status check_replace(const std::string& path, Replace replace) {
-  if (replace == Replace::kYes || !std::filesystem::exists(path)) return Ok();
+  if (replace == Replace::kYes || !io::may_exist(path)) return Ok();
   return Status(StatusCode::kUsage, "the file already exists and may not be replaced")
       .in_file(path);
 }
@@ -97,7 +98,7 @@ Status save_table(DenseTable& table, const std::string& folder, const TableShare
 bool has_tables(const std::string& folder) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    if (std::filesystem::exists(entry.path() / kLayout)) return true;
+    if (std::filesystem::exists(entry.path() / kLayout, ignored)) return true;
   }
   return false;
 }

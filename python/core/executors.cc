@@ -208,7 +208,9 @@ void bind_session(nb::module_& m) {
            })
       .def("load_params",
            [](LockedSession& self, const std::string& path) {
-             alone(*self.mutex, [&] { check(self.session.load_params(path)); });
+             std::vector<std::string> kept;
+             alone(*self.mutex, [&] { check(self.session.load_params(path, &kept)); });
+             return kept;
            })
       .def("save_params",
            [](const LockedSession& self, const std::string& path) {

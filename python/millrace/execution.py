@@ -6,6 +6,7 @@ import operator
 import os
 import sys
 import time
+import warnings
 from typing import Callable, Iterable, Mapping, NamedTuple
 
 from . import _core
@@ -181,8 +182,13 @@ class Session:
         self._core.set(name, value)
 
     def load_params(self, path: str | os.PathLike):
-        """Reads parameters: npz, a combined file, or a folder with one file per var."""
-        self._core.load_params(os.fspath(path))
+        """Reads parameters: npz, a combined file, or a folder with one file per var.
+
+        Vars that an npz archive lacks keep their values, and a warning names them.
+        """
+        kept = self._core.load_params(os.fspath(path))
+        if kept:
+            warnings.warn(f"{os.fspath(path)} has no values for {', '.join(kept)}", stacklevel=2)
 
     def save_params(self, path: str | os.PathLike):
         """Writes the persistable vars: a folder (a path that ends in ``/``) or one combined file."""

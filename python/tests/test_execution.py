@@ -220,6 +220,12 @@ block 0 {
             numpy.testing.assert_allclose(session.run({"x": x})["guess"], expected + 1, rtol=1e-5)
             session.save_params(os.path.join(folder, "params/"))
             session.load_params(os.path.join(folder, "params/"))
+            numpy.savez(os.path.join(folder, "b.npz"), b=session["b"] + 1)
+            with self.assertWarnsRegex(UserWarning, "b.npz has no values for w"):
+                session.load_params(os.path.join(folder, "b.npz"))
+            numpy.testing.assert_allclose(session.run({"x": x})["guess"], expected + 2, rtol=1e-5)
+            with self.assertRaisesRegex(millrace.InvalidArgumentError, "'label': feed: the program has no such var"):
+                session.run({"x": x, "label": x})
 
     def test_options(self):
         with self.assertRaisesRegex(TypeError, "no option 'thread'; it has .*threads"):

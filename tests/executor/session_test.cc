@@ -1,9 +1,17 @@
 #include "executor/session.h"
 
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/base/file.h"
 #include "framework/program.h"
+#include "io/npz.h"
+#include "tests/io/temp_folder.h"
 
 namespace millrace {
 namespace {
@@ -65,6 +73,34 @@ TEST(Session, GetsAndSetsPersistableVars) {
   ASSERT_TRUE(session.set("kept", Array::of<float>({1, 2}, std::vector<float>{7, 8})).ok());
   EXPECT_THAT(session.get("kept")->values<float>(), ElementsAre(7, 8));
   EXPECT_EQ(session.set("out", Array()).code(), StatusCode::kNotFound);
+}
+
+TEST(Session, RefusesFeedsThatTheProgramLacks) {
+  Session session = opened();
+  Arrays feeds = feeds_of({1, 2}, {1, 2});
+  feeds["label"] = feeds["x"];
+  EXPECT_EQ(session.run(feeds, {"out"}).status().to_string(),
+            "error: 'label': feed: the program has no such var; it is fed x");
+}
+
+// An archive may be of a part of the program; what it lacks is never left without notice.
+TEST(Session, NamesTheVarsThatAnArchiveLacks) {
+  auto session = Session::open_model("tests/data/models/linear");
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  std::map<std::string, Value> values;
+  auto& b = values["b"].as<Tensor>();
+  ASSERT_TRUE(b.resize(DType::kFloat32, {2}).ok());
+  std::fill_n(b.data<float>(), 2, 5.0F);
+  const testing::TempFolder folder;
+  ASSERT_TRUE(write_file_atomically(folder / "b.npz", *io::npz_bytes(values), Replace::kNo).ok());
+  const Arrays before{{"b", *session->get("b")}};
+  EXPECT_THAT(session->load_params(folder / "b.npz").to_string(),
+              HasSubstr("b.npz: expected all persistable vars of the program, found no w"));
+  EXPECT_EQ(session->get("b")->bytes, before.at("b").bytes);
+  std::vector<std::string> kept;
+  ASSERT_TRUE(session->load_params(folder / "b.npz", &kept).ok());
+  EXPECT_THAT(kept, ElementsAre("w"));
+  EXPECT_THAT(session->get("b")->values<float>(), ElementsAre(5, 5));
 }
 
 // A parameter of another shape or type would be broadcast, or read as other numbers, without an

@@ -11,6 +11,8 @@
 #include "framework/read_program.h"
 #include "io/npz.h"
 #include "io/params_manifest.h"
+#include "io/paths.h"
+#include "io/persistables.h"
 #include "tests/io/temp_folder.h"
 #include "tests/support/program_builder.h"
 
@@ -138,6 +140,26 @@ TEST_F(ModelFolder, SavesWhatItLoaded) {
               HasSubstr("/x, 'b': the var has no value to save"));
 }
 
+// Files of the original have no form for arrays; without a value nothing would be lost.
+TEST_F(ModelFolder, RefusesToSaveTensorArrays) {
+  ProgramBuilder builder;
+  builder.param("w", {2}).holder("history", VarKind::kLodTensorArray);
+  Scope scope;
+  scope.local("w").as<Tensor>() = *Tensor::create(DType::kFloat32, {2});
+  scope.local("history");
+  ASSERT_TRUE(save_parameters(folder_ / "before", builder.program(), scope).ok());
+  scope.local("history").as<TensorArray>().clear();
+  const auto refused = AllOf(HasSubstr("'history': expected tensors and selected rows to save, "
+                                       "found a tensor array"),
+                             HasSubstr("a checkpoint holds arrays"));
+  EXPECT_THAT(save_parameters(folder_ / "x", builder.program(), scope).to_string(), refused);
+  EXPECT_THAT(save_parameters(folder_ / "each/", builder.program(), scope).to_string(), refused);
+  EXPECT_THAT(save_persistables(scope, builder.program(), folder_ / "y").status().to_string(),
+              refused);
+  EXPECT_THAT(persistables_to_memory(scope, builder.program()).status().to_string(), refused);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "x"));
+}
+
 // A manifest is written with the files; files that differ from it are not loaded.
 TEST_F(ModelFolder, ManifestsSayWhatChanged) {
   Scope scope;
@@ -222,6 +244,16 @@ TEST_F(ModelFolder, ErrorsLeaveTheScopeAsItWas) {
   EXPECT_THAT(status.to_string(), HasSubstr("/w, 'w': cannot open"));
   EXPECT_TRUE(scope.names().empty());
   EXPECT_EQ(load_parameters(folder_ / "none", *linear_, scope).code(), StatusCode::kNotFound);
+}
+
+TEST_F(ModelFolder, AFileThatCannotBeLookedForMayExist) {
+  const std::string loop = folder_ / "loop";
+  std::filesystem::create_symlink(loop, loop);
+  EXPECT_TRUE(may_exist(loop + "/x"));
+  EXPECT_FALSE(is_folder(loop + "/x"));
+  EXPECT_FALSE(may_exist(folder_ / "none"));
+  EXPECT_TRUE(may_exist(folder_.path()));
+  EXPECT_TRUE(is_folder(folder_.path()));
 }
 
 }  // namespace

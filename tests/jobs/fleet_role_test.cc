@@ -2,7 +2,14 @@
 
 #include "jobs/ps/fleet_role.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
+
+#include "jobs/config/slices_file.h"
+#include "jobs/config/typed_tables.h"
+#include "jobs/ps/job_folder.h"
+#include "tests/io/temp_folder.h"
 
 namespace millrace::jobs {
 namespace {
@@ -85,6 +92,20 @@ TEST(FleetRuntimeJson, SaysWhatTrainersDump) {
   EXPECT_EQ(role.dump_fields, std::vector<std::string>({"prob"}));
   EXPECT_EQ(role.dump_params, std::vector<std::string>({"w", "b"}));
   EXPECT_EQ(role.dump_path, "out");
+}
+
+// Such a folder cannot be searched, like one without permission. The functions return errors.
+TEST(JobFolder, CannotBeSearched) {
+  const testing::TempFolder folder;
+  const std::string loop = folder / "loop";
+  std::filesystem::create_symlink(loop, loop);
+  const auto too_many = HasSubstr("Too many levels of symbolic links");
+  EXPECT_THAT(open_job_folder(loop).status().to_string(), too_many);
+  const std::string program = loop + "/__model__";
+  EXPECT_TRUE(is_fleet_role(program));
+  EXPECT_THAT(read_fleet_role(program, "", {}).status().to_string(), too_many);
+  EXPECT_EQ(find_slices("", loop + "/trainer_0/__model__"), loop + "/slices.json");
+  EXPECT_THAT(read_typed_tables(loop + "/slices.json").status().to_string(), too_many);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class FleetJobs : public CtrFolder {
  protected:
@@ -169,16 +170,19 @@ TEST_F(FleetJobs, SavedAndGoneOnWithItEndsWithTheSameBits) {
   }
 }
 
+std::string halved_rate() {
+  return fmt::format(R"({{"losses": ["{}"], "optimizer": [{{"type": "sgd", "schedule": {{
+                     "type": "exponential", "learning_rate": 0.5, "decay_steps": 1,
+                     "decay_rate": 0.5}}}}]}})",
+                     ctr_job::loss_name());
+}
+
 // The counter of the schedule is saved with the job, in ordinary and in hybrid ones.
 TEST_F(FleetJobs, ASavedScheduleContinues) {
   for (const std::string more : {"", R"(, "dense_gradients": "all_reduce")"}) {
     SCOPED_TRACE(more);
     write_configs("sync", {"127.0.0.1:7200", "127.0.0.1:7201"}, kWorkers, more);
-    write("min.json",
-          fmt::format(R"({{"losses": ["{}"], "optimizer": [{{"type": "sgd", "schedule": {{
-                      "type": "exponential", "learning_rate": 0.5, "decay_steps": 1,
-                      "decay_rate": 0.5}}}}]}})",
-                      ctr_job::loss_name()));
+    write("min.json", halved_rate());
     transpile_configured("job");
     write_feeds(0, 4);
     succeed("run-program", cluster("job", 4, "whole.npz"));
@@ -193,6 +197,37 @@ TEST_F(FleetJobs, ASavedScheduleContinues) {
     for (const int step : {2, 3}) {
       const auto name = [](int k) { return fmt::format("t1/step{}/{}", k, ctr_job::loss_name()); };
       EXPECT_EQ(later.at(name(step - 2)), whole.at(name(step))) << step;
+    }
+  }
+}
+
+// Trainers hold the counter, so that servers alone cannot continue the schedule.
+TEST_F(FleetJobs, AScheduleThatOnlyServersContinueIsWarnedOf) {
+  const std::string list = spawn::free_endpoints(2);
+  write_configs("sync", {list.substr(0, list.find(',')), list.substr(list.find(',') + 1)}, kWorkers,
+                "");
+  write("min.json", halved_rate());
+  transpile_configured("job");
+  write_feeds(0, 5);
+  succeed("run-program", joined(cluster("job", 5, "first.npz"),
+                                {"--allow-dir", folder_.path(), "--save-params", at("saved")}));
+  for (const bool both : {false, true}) {
+    std::vector<std::unique_ptr<spawn::Process>> processes;
+    for (int i = 0; i < 2; ++i)
+      processes.push_back(std::make_unique<spawn::Process>(
+          Words{spawn::tool("pserver"), "--program", at(fmt::format("job/pserver_{}/__model__", i)),
+                "--params", at("saved")}));
+    for (int t = 0; t < kWorkers; ++t)
+      processes.push_back(std::make_unique<spawn::Process>(
+          trainer(t, both ? Words{"--params", at("saved"), "--force"} : Words{})));
+    for (const auto& process : processes)
+      EXPECT_EQ(process->wait(kTimeoutMs), 0) << process->output();
+    const auto warns = HasSubstr("the schedule of its learning rate begins with the first step");
+    for (size_t t = 2; t < processes.size(); ++t) {
+      if (both)
+        EXPECT_THAT(processes[t]->output(), Not(warns));
+      else
+        EXPECT_THAT(processes[t]->output(), warns);
     }
   }
 }

@@ -225,6 +225,26 @@ TEST_F(ForeignValues, ParametersThatAFileLacksAreNamed) {
   EXPECT_THAT(trained.output,
               HasSubstr("some.npz has no values for these vars, which keep those of the startup "
                         "program: w\n"));
+  // and one that only trainers hold
+  const auto add = [](std::string text, const std::string& var, const std::string& op) {
+    text.insert(text.find("  persist ema") == std::string::npos ? text.find("  param ema")
+                                                                : text.find("  persist ema"),
+                var);
+    return text.insert(text.rfind('}'), op);
+  };
+  const std::string declared = "  persist seen: f32(1)\n";
+  write("net", add(kForeignNet, declared, "  increment X=seen -> Out=seen {step: 1.0}\n"));
+  write("startup", add(kForeignStartup, declared,
+                       "  fill_constant -> Out=seen {shape: [1l], value: 0.0, dtype: 5}\n"));
+  expect_good(
+      run("transpile-program", {"--program", at("net"), "--startup", at("startup"), "--minimize",
+                                at("min.json"), "-o", at("alone"), "-q", "--force"}));
+  expect_good(transpile("counts", "", 1));
+  write_values("all.npz", {{"ema", {20, 4}}, {"emb", {20, 4}}, {"w", {4, 2}}});
+  const ForeignEnded counted = train("counts", {"--params", at("all.npz")});
+  expect_good(counted);
+  EXPECT_THAT(counted.output, HasSubstr("all.npz has no values for these vars, which keep those of "
+                                        "the startup program: seen\n"));
 }
 
 TEST_F(ForeignValues, SettingsThatATableWouldIgnoreAreRefused) {
