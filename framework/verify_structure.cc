@@ -83,11 +83,11 @@ class StructureChecker {
                     InvalidProgram("blocks are nested deeper than {}", limits_.max_block_depth));
       }
       const std::optional<int32_t> forward = block.forward_block();
-      // Some files state 0 for "none", even in block 0.
-      if (forward && (*forward < -1 || *forward >= count || (*forward == index && index != 0))) {
+      // Some files state 0 for "none", even in block 0, or the block itself: gradient merge does.
+      if (forward && (*forward < -1 || *forward >= count)) {
         broken_tree(
             "block-forward", block,
-            InvalidProgram("forward block of block {} is {} (expected -1 or another of {} blocks)",
+            InvalidProgram("forward block of block {} is {} (expected -1 or one of {} blocks)",
                            index, *forward, count));
       }
     }

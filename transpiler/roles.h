@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/base/status.h"
 #include "framework/block.h"
 #include "framework/op.h"
 
@@ -31,5 +32,11 @@ bool is_optimize_op(const Op& op);
 bool is_optimizer(const Op& op);
 /// The vars of op_role_var: param, grad, param, grad, ...; empty if the op has none.
 llvm::ArrayRef<std::string> vars(const Op& op);
+
+/// Refuses programs that update parameters in a sub-block, as gradient merge does in every k-th
+/// step. Distributed training finds updates and gradients in block 0 and exchanges gradients in
+/// every step, so each trainer or device would train on its own.
+/// Errors: kUnimplemented with the op's location.
+Status check_updates_in_block_0(const Program& program);
 
 }  // namespace millrace::transpiler::role

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/ranges.h>
+#include <llvm/ADT/StringSet.h>
 
 #include "executor/parallel/parallel_executor.h"
 #include "framework/base/errors.h"
@@ -158,6 +159,30 @@ Status check_roles(const ParallelOptions& options, const Program& program) {
   return Ok();
 }
 
+// An op without the role of an update runs in each micro-batch, before the updates.
+Status check_reads_of_updates(int micro_batches, const Program& program) {
+  llvm::StringSet<> updated;
+  for (const Op& op : program.root().ops()) {
+    const int32_t bits = transpiler::role::of(op);
+    if (bits == transpiler::role::kUnspecified) continue;
+    const bool is_update = (bits & transpiler::role::kOptimize) != 0;
+    for (const llvm::StringRef name : op.input_names()) {
+      // averages run after the updates, whatever their role
+      if (is_update || op.type() == "average_accumulates" || !updated.contains(name)) continue;
+      return InvalidArgument(
+                 "micro_batches {}: the op reads '{}' after its update, but has not the role of an "
+                 "update (op_role 2), so it would run in each micro-batch, before it",
+                 micro_batches, name.str())
+          .at(op.location());
+    }
+    for (const llvm::StringRef name : op.output_names()) {
+      const Var* const var = program.root().find_var(name);
+      if (is_update && var != nullptr && var->persistable()) updated.insert(name);
+    }
+  }
+  return Ok();
+}
+
 // Updates run once per step, after the last micro-batch.
 Status check_micro_batches(const ParallelOptions& options, const Program& program) {
   const BuildStrategy& build = options.build_strategy;
@@ -182,7 +207,7 @@ Status check_micro_batches(const ParallelOptions& options, const Program& progra
     }
     has_updated |= (bits & transpiler::role::kOptimize) != 0;
   }
-  return Ok();
+  return check_reads_of_updates(build.micro_batches, program);
 }
 
 // Ops by which the programs of devices exchange values; their numbers are valid in one plan only.

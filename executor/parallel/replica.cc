@@ -21,6 +21,15 @@ bool is_exchange(const Op& op) {
          op.type() == "shared_updates_end";
 }
 
+// A counter of steps outside of a schedule, such as those of averages and of look-ahead. It counts
+// a step once, not each micro-batch.
+bool counts_steps(const Op& op) {
+  const llvm::StringRef name = op.first_input("X");
+  const Var* const var = op.block().find_var(name);
+  return op.type() == "increment" && op.writes(name) && var != nullptr && var->persistable() &&
+         op.block().writers_of(name).size() == 1;
+}
+
 // Device 0 has the random numbers of a plain executor.
 uint64_t seed_of(uint64_t seed, int device) {
   return seed + static_cast<uint64_t>(device) * kSeedStep;
@@ -73,10 +82,10 @@ void Replica::find_phases() {
     const Op& op = *compiled_ops[i].op;
     const int32_t bits = role::of(op);
     const bool known = bits != role::kUnspecified;
-    if (known && (bits & role::kLrSched) != 0) {
+    if ((known && (bits & role::kLrSched) != 0) || counts_steps(op)) {
       schedule_.set(i);
     } else if (is_exchange(op) || (known && (bits & role::kOptimize) != 0) ||
-               transpiler::is_server_op(op)) {
+               transpiler::is_server_op(op) || op.type() == "average_accumulates") {
       update_.set(i);
       if (is_exchange(op) || first_update_ < i) continue;
       first_update_ = i;

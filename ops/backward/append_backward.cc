@@ -13,6 +13,7 @@
 #include "ops/backward/known_names.h"
 #include "ops/backward/pending.h"
 #include "ops/backward/versions.h"
+#include "ops/backward/wrong_gradients.h"
 #include "ops/infer_shapes.h"
 
 namespace millrace::ops {
@@ -103,8 +104,7 @@ class Backward {
       MILLRACE_ASSIGN_OR_RETURN(std::vector<GradOp> made, make_grad_ops(registry_, context));
       if (made.empty() && sub_block != nullptr) unused_blocks_.push_back(sub_block);
       if (made.empty()) add_reader(op, out);
-      if (target.index() == 0 && request_.warnings != nullptr)
-        backward::note_overwritten(op, made, *request_.warnings);
+      backward::note_wrong_gradients(op, made, out, request_.warnings);
       for (GradOp& grad : made) {
         set_attr(grad, "op_role", make_attr(kBackward));
         set_attr(grad, "op_role_var", make_attr(std::vector<std::string>{}));

@@ -167,39 +167,6 @@ bool is_dense_float(const Var& var) {
           var.dtype() == DType::kFloat16 || var.dtype() == DType::kBfloat16);
 }
 
-// True for an overwritten integer that selects what is read (ids of a look-up). Counters are
-// excluded: gradients count them back.
-bool is_overwritten_choice(const Op& op, const Var& var, const Op& last) {
-  const bool is_whole = var.kind() == VarKind::kLodTensor && var.spec().has_tensor() &&
-                        (var.dtype() == DType::kInt32 || var.dtype() == DType::kInt64);
-  return is_whole && body_of(op) == nullptr && body_of(last) == nullptr &&
-         last.type() != "increment" && !op.type().endswith("_array");
-}
-
-void note_overwritten(const Op& op, const std::vector<GradOp>& made,
-                      std::vector<Status>& warnings) {
-  Names noted;
-  for (const GradOp& grad : made) {
-    for (const auto& [slot, names] : grad.inputs) {
-      // conditional_block_grad lists slot Out but does not read it
-      if (grad.type == "conditional_block_grad" && slot == "Out") continue;
-      for (const std::string& name : names) {
-        const Var* const var = op.block().find_var(name);
-        if (var == nullptr || var->persistable() || is_grad_name(name)) continue;
-        const Op* const last = op.block().last_writer(name);
-        if (last == nullptr || !op.comes_before(*last)) continue;
-        if (!is_dense_float(*var) && !is_overwritten_choice(op, *var, *last)) continue;
-        if (!noted.insert(name).second) continue;
-        warnings.push_back(
-            InvalidProgram("the gradient of this op reads '{}', which op {} ({}) has overwritten "
-                           "by then; gradients may be wrong, as in the original",
-                           name, op.block().index_of(*last), last->type().str())
-                .at(op.location()));
-      }
-    }
-  }
-}
-
 void rename_deep(Op& op, llvm::StringRef from, llvm::StringRef to, bool writes) {
   Block* const body = body_of(op);
   const bool is_inner = op.type() == "recurrent" && body != nullptr &&

@@ -55,10 +55,6 @@ Names names_leading_to(const Program& program, llvm::StringRef loss);
 
 bool is_dense_float(const Var& var);
 
-/// Adds a warning for each value that the gradient ops of an op read and that a later op of the
-/// same block has overwritten by then: gradient ops run after all forward ops.
-void note_overwritten(const Op& op, const std::vector<GradOp>& made, std::vector<Status>& warnings);
-
 /// Declares a var in the block with the spec of another one and a name that no block declares.
 /// \returns the name
 std::string declare_version(Block& block, llvm::StringRef like);

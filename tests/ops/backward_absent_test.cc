@@ -6,6 +6,7 @@
 
 #include "framework/read_program.h"
 #include "ops/absent_gradients.h"
+#include "ops/backward/append_backward.h"
 #include "ops/verify.h"
 
 namespace millrace::ops {
@@ -55,6 +56,42 @@ TEST(AbsentGradientTest, OfAStateThatAnotherOpReadsIsLost) {
   const std::vector<Status> lost = lost_state_gradients(**program);
   ASSERT_EQ(lost.size(), 1U);
   EXPECT_THAT(lost[0].message(), HasSubstr("another op of the time step reads the state"));
+}
+
+// mean(Hidden * Y) of an lstm: lstm_grad does not read the gradient of Cell.
+std::vector<Status> warnings_of_lstm(const char* y) {
+  const auto registry = standard_registry();
+  const auto program = Program::create();
+  Block& root = program->root();
+  for (const char* const name : {"hidden", "cell", "gates", "cells", "product"})
+    root.declare(name, VarSpec::tensor(DType::kFloat32, {-1, 1}));
+  for (const char* const name : {"x", "w"}) {
+    VarSpec spec = VarSpec::tensor(DType::kFloat32, {1, 4});
+    spec.is_parameter = spec.persistable = true;
+    root.declare(name, spec);
+  }
+  root.declare("loss", VarSpec::tensor(DType::kFloat32, {}));
+  Op& lstm = root.append_op("lstm").set_input("Input", "x").set_input("Weight", "w");
+  lstm.set_output("Hidden", "hidden").set_output("Cell", "cell");
+  lstm.set_output("BatchGate", "gates").set_output("BatchCellPreAct", "cells");
+  Op& mul = root.append_op("elementwise_mul").set_input("X", "hidden").set_input("Y", y);
+  mul.set_output("Out", "product");
+  root.append_op("mean").set_input("X", "product").set_output("Out", "loss");
+  std::vector<Status> warnings;
+  BackwardRequest request;
+  request.loss = "loss";
+  request.warnings = &warnings;
+  const auto made = append_backward(*registry, *program, request);
+  EXPECT_TRUE(made.ok()) << made.status().to_string();
+  return warnings;
+}
+
+TEST(AbsentGradientTest, OfAnOutputThatTheGradientOpDoesNotRead) {
+  const std::vector<Status> warnings = warnings_of_lstm("cell");
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_EQ(warnings[0].location().var, "cell");
+  EXPECT_THAT(warnings[0].message(), HasSubstr("lstm_grad does not read it"));
+  EXPECT_THAT(warnings_of_lstm("hidden"), ::testing::IsEmpty()) << "no op reads the cell";
 }
 
 }  // namespace

@@ -408,6 +408,7 @@ class Divider {
 }  // namespace
 
 StatusOr<OptimizePart> divide_updates(Block& block, const DivideOptions& options) {
+  MILLRACE_RETURN_IF_ERROR(role::check_updates_in_block_0(block.program()));
   return Divider(block, options).run();
 }
 

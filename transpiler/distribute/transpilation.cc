@@ -13,6 +13,7 @@
 #include "transpiler/distribute/geo.h"
 #include "transpiler/distribute/nccl2.h"
 #include "transpiler/distribute/pserver_mode.h"
+#include "transpiler/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -199,6 +200,7 @@ Result Transpilation::create(const std::string& transpiler, const Program& main,
   constexpr std::array<std::string_view, 3> kTranspilers = {"distribute", "geo", "federated"};
   constexpr std::array<std::string_view, 3> kModes = {"pserver", "nccl2", "collective"};
   MILLRACE_RETURN_IF_ERROR(check_ranges(config, arguments));
+  MILLRACE_RETURN_IF_ERROR(role::check_updates_in_block_0(main));
   if (transpiler == "geo") return geo(main, startup, config, arguments, registry, pass_options);
   if (transpiler == "federated")
     return federated(main, startup, config, arguments, registry, pass_options);

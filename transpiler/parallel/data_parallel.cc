@@ -44,6 +44,8 @@ class DataParallel final : public Pass {
     if (device_ >= devices_) {
       return InvalidArgument("device is {}, but there are only {} devices", device_, devices_);
     }
+    if (exchange_ && devices_ * trainers_ > 1)
+      MILLRACE_RETURN_IF_ERROR(role::check_updates_in_block_0(program));
     bool changed = scale_loss_gradients(program.root());
     MILLRACE_ASSIGN_OR_RETURN(std::vector<ParallelGrad> grads, find_gradients(program));
     if (grads.empty()) return changed;

@@ -34,12 +34,24 @@ std::set<int> owners_of(const Op& op, const llvm::StringMap<int>& owner_of_var) 
   return owners;
 }
 
-// False if an op depends on several owners.
+// False if an op depends on several owners, or runs on every device and reads a complete gradient
+// (a program that scales gradients by ops without a role): only the owner has its sum.
 bool follow_gradients(Block& block, const std::vector<ParallelGrad>& grads, Ownership& result) {
   llvm::StringMap<int> owner_of_var;
-  for (const ParallelGrad& grad : grads) owner_of_var[grad.grad] = grad.owner;
+  llvm::StringMap<const Op*> writers;
+  for (const ParallelGrad& grad : grads) {
+    owner_of_var[grad.grad] = grad.owner;
+    writers[grad.grad] = grad.writer;
+  }
   for (Op& op : block.ops()) {
-    if (!role::is_optimize_op(op)) continue;
+    if (!role::is_optimize_op(op)) {
+      const bool reads_sum = llvm::any_of(op.input_names(), [&](llvm::StringRef name) {
+        const auto found = writers.find(name);
+        return found != writers.end() && found->second->comes_before(op);
+      });
+      if (reads_sum) return false;
+      continue;
+    }
     const std::set<int> owners = owners_of(op, owner_of_var);
     if (owners.empty()) continue;
     if (owners.size() > 1) return false;
