@@ -13,6 +13,7 @@
 #include <millrace/framework/base/status.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <unistd.h>
 
 /// The extension module millrace._core. One file binds one or two headers of the library; classes
 /// keep the names of C++, and the package turns them into what its users see.
@@ -86,16 +87,56 @@ struct Handle {
   api::ProgramPtr program;
 };
 
+/// Gives the GIL back for a block. CPython before 3.14 ends a daemon thread that asks for the GIL
+/// after the interpreter has; unwinding its stack would end the process by std::terminate(). Such a
+/// thread sleeps instead until the process has exited, as in CPython 3.14.
+class GilRelease {
+ public:
+  GilRelease() : state_(PyEval_SaveThread()) {}
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+  ~GilRelease() {
+    sleep_if_unwound([&] { PyEval_RestoreThread(state_); });
+  }
+
+  /// Calls a function of CPython that may end the thread.
+  template <typename F>
+  static void sleep_if_unwound(F&& call) noexcept {
+    try {
+      call();
+    } catch (...) {
+      while (true) ::pause();
+    }
+  }
+
+ private:
+  PyThreadState* state_;
+};
+
+/// Takes the GIL for a block, on any thread; otherwise as above.
+class GilAcquire {
+ public:
+  GilAcquire() {
+    GilRelease::sleep_if_unwound([&] { state_ = PyGILState_Ensure(); });
+  }
+  GilAcquire(const GilAcquire&) = delete;
+  GilAcquire& operator=(const GilAcquire&) = delete;
+  ~GilAcquire() { PyGILState_Release(state_); }
+
+ private:
+  PyGILState_STATE state_{};
+};
+
 /// Runs a function without the GIL.
 template <typename F>
 auto without_gil(F&& call) {
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   return std::forward<F>(call)();
 }
 /// Runs a function without the GIL, and alone among those with the same mutex.
 template <typename F>
 auto alone(std::mutex& mutex, F&& call) {
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   const std::scoped_lock lock(mutex);
   return std::forward<F>(call)();
 }
