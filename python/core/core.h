@@ -45,7 +45,8 @@ nb::str to_text(const std::string& bytes);
 /// Inverse of to_text(); bytes stay as they are. Errors: TypeError naming what.
 std::string from_text(nb::handle text, const char* what);
 
-/// A numpy array that takes over the memory of an array; with LoD a millrace.LodArray.
+/// A numpy array that takes over the memory of an array; with LoD a millrace.LodArray. bfloat16
+/// needs ml-dtypes. Errors: UnimplementedError without it.
 nb::object to_numpy(Array array);
 /// An array from anything that numpy or DLPack understands, copied; LoD is that of its `lod`.
 /// Errors: TypeError naming the array.
@@ -87,9 +88,11 @@ struct Handle {
   api::ProgramPtr program;
 };
 
-/// Gives the GIL back for a block. CPython before 3.14 ends a daemon thread that asks for the GIL
-/// after the interpreter has; unwinding its stack would end the process by std::terminate(). Such a
-/// thread sleeps instead until the process has exited, as in CPython 3.14.
+/// Releases the GIL for a block, like nb::gil_scoped_release.
+///
+/// CPython before 3.14 ends a daemon thread that asks for the GIL after the interpreter has ended:
+/// it unwinds the stack of the thread, and the first destructor on it calls std::terminate(). Here
+/// such a thread sleeps until the process has exited, as in CPython 3.14.
 class GilRelease {
  public:
   GilRelease() : state_(PyEval_SaveThread()) {}
@@ -99,7 +102,7 @@ class GilRelease {
     sleep_if_unwound([&] { PyEval_RestoreThread(state_); });
   }
 
-  /// Calls a function of CPython that may end the thread.
+  /// Calls a function of CPython that may end the thread. It does not return in that case.
   template <typename F>
   static void sleep_if_unwound(F&& call) noexcept {
     try {
@@ -110,10 +113,11 @@ class GilRelease {
   }
 
  private:
-  PyThreadState* state_;
+  PyThreadState* state_;  ///< of this thread, while it does not have the GIL
 };
 
-/// Takes the GIL for a block, on any thread; otherwise as above.
+/// Takes the GIL for a block, on any thread, also on one that CPython does not know. A thread that
+/// may not have it because the interpreter ends sleeps as above.
 class GilAcquire {
  public:
   GilAcquire() {
@@ -124,7 +128,7 @@ class GilAcquire {
   ~GilAcquire() { PyGILState_Release(state_); }
 
  private:
-  PyGILState_STATE state_{};
+  PyGILState_STATE state_{};  ///< whether this thread had the GIL before
 };
 
 /// Runs a function without the GIL.
