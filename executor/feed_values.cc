@@ -23,14 +23,14 @@ bool may_stand_for(DType found, DType declared) {
 Status check_feed(const Var* var, const Value& value) {
   const auto* const tensor = value.get_if<Tensor>();
   if (var == nullptr || tensor == nullptr || !var->spec().has_tensor()) return Ok();
+  Location place;
+  place.var = var->name().str();
   const auto fail = [&](const std::string& expected) {
-    Location place;
-    place.var = var->name().str();
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("feed: expected {}, found {}", expected, describe(*tensor)))
-        .at(std::move(place));
+        .at(place);
   };
-  MILLRACE_RETURN_IF_ERROR(tensor->lod().check(tensor->rank() == 0 ? 1 : tensor->dim(0)));
+  MILLRACE_RETURN_IF_ERROR(tensor->lod().check(tensor->rank() == 0 ? 1 : tensor->dim(0)).at(place));
   const bool strict = var->spec().need_check_feed.value_or(false);
   if (strict ? tensor->dtype() != var->dtype() : !may_stand_for(tensor->dtype(), var->dtype()))
     return fail(std::string(dtype_name(var->dtype())));

@@ -36,6 +36,7 @@ struct CpuDevice::Parts {
 CpuDevice::CpuDevice(int threads, uint64_t seed)
     : threads_(std::max(threads, 1)), parts_(std::make_unique<Parts>()) {
   library<RandomState>().position = seed;
+  if (threads_ > 1) Workers::end_threads_before_forks();
 }
 
 CpuDevice::~CpuDevice() = default;

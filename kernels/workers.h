@@ -23,6 +23,12 @@ class Workers {
   /// a time.
   void run(int ranges, llvm::function_ref<void(int range)> body);
 
+  /// Call this before a thread runs ranges, or calls oneDNN with several threads. A later fork of
+  /// this process first ends the threads of the thread that forks; parent and child start new ones
+  /// when they need them. Without it the child waits for threads that it does not have. Does
+  /// nothing in builds with workers_threads.cc.
+  static void end_threads_before_forks();
+
  private:
   struct Parts;
   std::unique_ptr<Parts> parts_;

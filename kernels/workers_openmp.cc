@@ -1,6 +1,8 @@
 #include <exception>
 #include <mutex>
 
+#include <pthread.h>
+
 #include "kernels/workers.h"
 
 // The functions that GCC calls for parallel regions. They are declared here because their header
@@ -9,6 +11,7 @@ extern "C" {
 void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 int omp_get_thread_num();
 int omp_get_num_threads();
+int omp_pause_resource_all(int kind);
 }
 
 namespace millrace::kernels {
@@ -34,6 +37,13 @@ void run_share(void* data) {
   }
 }
 
+// The runtime keeps threads for each thread that has run a parallel region. Only the thread that
+// forks exists in the child, and only its threads would be waited for.
+void end_threads_of_caller() {
+  constexpr int kSoftPause = 1;
+  omp_pause_resource_all(kSoftPause);
+}
+
 }  // namespace
 
 struct Workers::Parts {};
@@ -45,6 +55,11 @@ void Workers::run(int ranges, llvm::function_ref<void(int)> body) {
   WorkersOpenmpLoop loop{ranges, body, {}, {}};
   GOMP_parallel(run_share, &loop, static_cast<unsigned>(ranges), 0);
   if (loop.thrown != nullptr) std::rethrow_exception(loop.thrown);
+}
+
+void Workers::end_threads_before_forks() {
+  static const int registered = pthread_atfork(end_threads_of_caller, nullptr, nullptr);
+  static_cast<void>(registered);
 }
 
 }  // namespace millrace::kernels

@@ -94,4 +94,6 @@ void Workers::run(int ranges, llvm::function_ref<void(int)> body) {
   if (caught != nullptr) std::rethrow_exception(caught);
 }
 
+void Workers::end_threads_before_forks() {}
+
 }  // namespace millrace::kernels

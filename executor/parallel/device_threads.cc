@@ -2,82 +2,106 @@
 
 #include <utility>
 
+#include <unistd.h>
+
 #include "executor/overlap/spin.h"
 
 namespace millrace::executor {
 
-DeviceThreads::DeviceThreads(int devices) : spins_(spins_for(devices)) {
+DeviceThreads::DeviceThreads(int devices) : devices_(devices) {
+  start();
+}
+
+DeviceThreads::~DeviceThreads() {
+  if (process_ == ::getpid())
+    end();
+  else
+    leave_to_parent();
+}
+
+void DeviceThreads::start() {
+  process_ = ::getpid();
+  shared_ = std::make_unique<Shared>(devices_);
   try {
-    for (int device = 1; device < devices; ++device)
-      threads_.emplace_back([this, device] { work(device); });
+    for (int device = 1; device < devices_; ++device)
+      threads_.emplace_back([shared = shared_.get(), device] { shared->work(device); });
   } catch (...) {
     end();  // those that were started
     throw;
   }
 }
 
-DeviceThreads::~DeviceThreads() {
-  end();
-}
-
 void DeviceThreads::end() {
-  stop_.store(true, std::memory_order_seq_cst);
-  notify(wake_);
+  shared_->stop.store(true, std::memory_order_seq_cst);
+  shared_->notify(shared_->wake);
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
-template <typename Done>
-void DeviceThreads::wait(std::condition_variable& changed, Done&& done) {
-  for (int spin = 0; spin < spins_; ++spin) {
-    if (done()) return;
-    spin_pause();
-  }
-  std::unique_lock lock(mutex_);
-  sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  changed.wait(lock, done);
-  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
-}
-
-// A sleeping thread has counted itself as such before it last checked its condition.
-void DeviceThreads::notify(std::condition_variable& changed) {
-  if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
-  const std::lock_guard lock(mutex_);
-  changed.notify_all();
+void DeviceThreads::leave_to_parent() {
+  for (std::thread& thread : threads_) thread.detach();
+  threads_.clear();
+  static_cast<void>(shared_.release());
 }
 
 void DeviceThreads::run(llvm::function_ref<void(int)> body) {
-  body_ = &body;
-  pending_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
-  round_.fetch_add(1, std::memory_order_seq_cst);
-  notify(wake_);
-  run_caught(0);
+  if (process_ != ::getpid()) {
+    leave_to_parent();
+    start();
+  }
+  Shared& shared = *shared_;
+  shared.body = &body;
+  shared.pending.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
+  shared.round.fetch_add(1, std::memory_order_seq_cst);
+  shared.notify(shared.wake);
+  shared.run_caught(0);
   // also after an exception, as the threads use what the caller owns
-  wait(done_, [this] { return pending_.load(std::memory_order_seq_cst) == 0; });
-  if (std::exception_ptr thrown = std::exchange(thrown_, nullptr); thrown != nullptr)
+  shared.wait(shared.done, [&] { return shared.pending.load(std::memory_order_seq_cst) == 0; });
+  if (std::exception_ptr thrown = std::exchange(shared.thrown, nullptr); thrown != nullptr)
     std::rethrow_exception(thrown);
 }
 
+DeviceThreads::Shared::Shared(int devices) : spins(spins_for(devices)) {}
+
+template <typename Until>
+void DeviceThreads::Shared::wait(std::condition_variable& changed, Until&& until) {
+  for (int spin = 0; spin < spins; ++spin) {
+    if (until()) return;
+    spin_pause();
+  }
+  std::unique_lock lock(mutex);
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  changed.wait(lock, until);
+  sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+// A sleeping thread has counted itself as such before it last checked its condition.
+void DeviceThreads::Shared::notify(std::condition_variable& changed) {
+  if (sleepers.load(std::memory_order_seq_cst) == 0) return;
+  const std::lock_guard lock(mutex);
+  changed.notify_all();
+}
+
 // An exception in a thread would end the process; run() throws it.
-void DeviceThreads::run_caught(int device) {
+void DeviceThreads::Shared::run_caught(int device) {
   try {
-    (*body_)(device);
+    (*body)(device);
   } catch (...) {
-    const std::lock_guard lock(mutex_);
-    thrown_ = std::current_exception();
+    const std::lock_guard lock(mutex);
+    thrown = std::current_exception();
   }
 }
 
-void DeviceThreads::work(int device) {
+void DeviceThreads::Shared::work(int device) {
   uint64_t seen = 0;
   while (true) {
-    wait(wake_, [&] {
-      return stop_.load(std::memory_order_seq_cst) ||
-             round_.load(std::memory_order_seq_cst) != seen;
+    wait(wake, [&] {
+      return stop.load(std::memory_order_seq_cst) || round.load(std::memory_order_seq_cst) != seen;
     });
-    if (stop_.load(std::memory_order_seq_cst)) return;
+    if (stop.load(std::memory_order_seq_cst)) return;
     ++seen;
     run_caught(device);
-    if (pending_.fetch_sub(1, std::memory_order_seq_cst) == 1) notify(done_);
+    if (pending.fetch_sub(1, std::memory_order_seq_cst) == 1) notify(done);
   }
 }
 

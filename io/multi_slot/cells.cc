@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include "framework/base/errors.h"
+#include "io/multi_slot/float_text.h"
 
 namespace millrace::io {
 namespace {
@@ -32,7 +33,7 @@ bool parse_cell_id(std::string_view text, uint64_t& value) {
 
 bool parse_cell_float(std::string_view text, float& value) {
   const char* const begin = text.data() + (text.starts_with('+') ? 1 : 0);
-  const auto [end, error] = std::from_chars(begin, text.data() + text.size(), value);
+  const auto [end, error] = float_from_chars(begin, text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
 }
 

@@ -1,9 +1,9 @@
 #include "io/multi_slot/line.h"
 
-#include <charconv>
 #include <limits>
 
 #include "framework/base/errors.h"
+#include "io/multi_slot/float_text.h"
 
 namespace millrace::io {
 namespace {
@@ -73,7 +73,7 @@ class Cursor {
 
   bool read_float(float& value) {
     const char* const begin = at_ != end_ && *at_ == '+' ? at_ + 1 : at_;
-    const auto [end, error] = std::from_chars(begin, end_, value);
+    const auto [end, error] = float_from_chars(begin, end_, value);
     if (error != std::errc() || (end != end_ && !is_blank(*end))) return false;
     at_ = end;
     return true;

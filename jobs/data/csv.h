@@ -14,8 +14,10 @@ struct CsvTable {
   std::vector<double> cells;  ///< line by line
 };
 
-/// Reads numbers separated by commas. Spaces around them and empty lines are ignored. A first line
-/// without any number is a header. Errors: kInvalidData with line and column.
+/// Reads numbers separated by commas. Spaces around them, empty lines and a byte order mark are
+/// ignored. A first line is a header if no cell begins like a number, also in quotes.
+/// \param text  UTF-8
+/// Errors: kInvalidData with line and column (from 0).
 StatusOr<CsvTable> parse_csv(std::string_view text);
 
 }  // namespace millrace::jobs

@@ -13,6 +13,7 @@
 #include <millrace/framework/base/status.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <unistd.h>
 
 /// The extension module millrace._core. One file binds one or two headers of the library; classes
 /// keep the names of C++, and the package turns them into what its users see.
@@ -44,7 +45,8 @@ nb::str to_text(const std::string& bytes);
 /// Inverse of to_text(); bytes stay as they are. Errors: TypeError naming what.
 std::string from_text(nb::handle text, const char* what);
 
-/// A numpy array that takes over the memory of an array; with LoD a millrace.LodArray.
+/// A numpy array that takes over the memory of an array; with LoD a millrace.LodArray. bfloat16
+/// needs ml-dtypes. Errors: UnimplementedError without it.
 nb::object to_numpy(Array array);
 /// An array from anything that numpy or DLPack understands, copied; LoD is that of its `lod`.
 /// Errors: TypeError naming the array.
@@ -86,16 +88,59 @@ struct Handle {
   api::ProgramPtr program;
 };
 
+/// Releases the GIL for a block, like nb::gil_scoped_release.
+///
+/// CPython before 3.14 ends a daemon thread that asks for the GIL after the interpreter has ended:
+/// it unwinds the stack of the thread, and the first destructor on it calls std::terminate(). Here
+/// such a thread sleeps until the process has exited, as in CPython 3.14.
+class GilRelease {
+ public:
+  GilRelease() : state_(PyEval_SaveThread()) {}
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+  ~GilRelease() {
+    sleep_if_unwound([&] { PyEval_RestoreThread(state_); });
+  }
+
+  /// Calls a function of CPython that may end the thread. It does not return in that case.
+  template <typename F>
+  static void sleep_if_unwound(F&& call) noexcept {
+    try {
+      call();
+    } catch (...) {
+      while (true) ::pause();
+    }
+  }
+
+ private:
+  PyThreadState* state_;  ///< of this thread, while it does not have the GIL
+};
+
+/// Takes the GIL for a block, on any thread, also on one that CPython does not know. A thread that
+/// may not have it because the interpreter ends sleeps as above.
+class GilAcquire {
+ public:
+  GilAcquire() {
+    GilRelease::sleep_if_unwound([&] { state_ = PyGILState_Ensure(); });
+  }
+  GilAcquire(const GilAcquire&) = delete;
+  GilAcquire& operator=(const GilAcquire&) = delete;
+  ~GilAcquire() { PyGILState_Release(state_); }
+
+ private:
+  PyGILState_STATE state_{};  ///< whether this thread had the GIL before
+};
+
 /// Runs a function without the GIL.
 template <typename F>
 auto without_gil(F&& call) {
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   return std::forward<F>(call)();
 }
 /// Runs a function without the GIL, and alone among those with the same mutex.
 template <typename F>
 auto alone(std::mutex& mutex, F&& call) {
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   const std::scoped_lock lock(mutex);
   return std::forward<F>(call)();
 }

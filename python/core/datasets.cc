@@ -16,7 +16,7 @@ using api::Dataset;
 // Runs a call of a data set without the GIL.
 template <typename F>
 auto of_dataset(LockedDataset& self, F&& call) {
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   const std::unique_lock lock(*self.mutex, std::try_to_lock);
   if (!lock.owns_lock())
     check(Status(StatusCode::kInvalidArgument, "another call of the data set is running"));
@@ -44,7 +44,7 @@ class Locks {
 // Calls on_print; its exception is kept for the thread that began the epoch.
 Status print_step(const nb::object& on_print, const std::vector<std::string>& fetches,
                   const api::EpochStep& step, std::exception_ptr& raised) {
-  const nb::gil_scoped_acquire acquire;
+  const GilAcquire acquire;
   try {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (!on_print.is_none())

@@ -119,8 +119,11 @@ Kept kept_of(const std::string& name, nb::handle value) {
   }
   for (size_t axis = 0; axis < kept.array.ndim(); ++axis)
     kept.dims.push_back(static_cast<int64_t>(kept.array.shape(axis)));
-  if (nb::hasattr(value, "lod"))
-    kept.lod = nb::cast<std::vector<std::vector<int64_t>>>(value.attr("lod"));
+  if (nb::hasattr(value, "lod") && !nb::try_cast(value.attr("lod"), kept.lod)) {
+    const std::string text = "array '" + name + "': lod: expected lists of offsets, found " +
+                             nb::cast<std::string>(nb::repr(value.attr("lod")));
+    throw nb::type_error(text.c_str());
+  }
   return kept;
 }
 
@@ -136,20 +139,32 @@ Array from_numpy(const std::string& name, nb::handle value) {
   return {kept.dtype, std::move(kept.dims), std::move(kept.lod), {bytes.begin(), bytes.end()}};
 }
 
+namespace {
+
+// The same name may be a key twice: as a str and as bytes.
+void expect_new(bool inserted, const std::string& name) {
+  if (inserted) return;
+  const std::string text = "array '" + name + "': expected one value, found two (str and bytes)";
+  throw nb::type_error(text.c_str());
+}
+
+}  // namespace
+
 BorrowedArrays::BorrowedArrays(const nb::dict& values) {
   for (const auto& [key, value] : values) {
     const std::string name = from_text(key, "name of an array");
     const Kept& kept = kept_.emplace_back(kept_of(name, value));
-    views_.emplace(name, ArrayView{kept.dtype, kept.dims, bytes_of(kept), kept.lod});
+    expect_new(
+        views_.emplace(name, ArrayView{kept.dtype, kept.dims, bytes_of(kept), kept.lod}).second,
+        name);
   }
 }
 
 Arrays arrays_from(const nb::dict& values) {
   Arrays arrays;
   for (const auto& [key, value] : values) {
-    std::string name = from_text(key, "name of an array");
-    Array array = from_numpy(name, value);
-    arrays.emplace(std::move(name), std::move(array));
+    const std::string name = from_text(key, "name of an array");
+    expect_new(arrays.emplace(name, from_numpy(name, value)).second, name);
   }
   return arrays;
 }

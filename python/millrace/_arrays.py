@@ -111,10 +111,14 @@ def plain(name, value):
         value = numpy.from_dlpack(value)
     if numpy.ma.is_masked(value):
         raise TypeError(f"array '{name}': expected numbers, found masked elements")
-    array = numpy.asarray(value, order="C")
+    try:
+        array = numpy.asarray(value, order="C")
+    except ValueError as error:  # lists of different lengths
+        raise ValueError(f"array '{name}': {error}") from None
     if array.dtype.name == "bfloat16":
         return array.view(numpy.uint16), True
-    if array.dtype.kind not in "biufc" or array.dtype.itemsize > 16:
+    longest = {"b": 1, "i": 8, "u": 8, "f": 8, "c": 16}  # longer ones are long double
+    if array.dtype.itemsize > longest.get(array.dtype.kind, 0):
         raise TypeError(f"array '{name}': expected numbers, found elements of type {array.dtype}")
     if array.dtype.byteorder not in "=|<":
         array = array.astype(array.dtype.newbyteorder("="))

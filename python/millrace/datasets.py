@@ -7,7 +7,7 @@ import os
 from typing import Callable, Iterable, Mapping, NamedTuple
 
 from . import _core
-from ._options import fill, listed
+from ._options import fill, handle_of, listed
 from .program import Program
 
 
@@ -56,7 +56,7 @@ class Dataset:
             options["slots"] = os.fspath(slots)
         if isinstance(options.get("divide"), str):
             options["divide"] = _core.DatasetDivide[options["divide"]]
-        self._core = _core.Dataset.create(program._handle, fill(_core.DatasetOptions(), options))
+        self._core = _core.Dataset.create(handle_of(program), fill(_core.DatasetOptions(), options))
 
     def set_files(self, files: Iterable[str | os.PathLike]):
         """Replaces the list of files; examples in memory are dropped."""

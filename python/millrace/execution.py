@@ -10,7 +10,7 @@ import warnings
 from typing import Callable, Iterable, Mapping, NamedTuple
 
 from . import _core
-from ._options import fill, listed, option_class
+from ._options import arrays_by_name, fill, handle_of, listed, option_class, scope_of
 from .datasets import Dataset, Epoch, InfersFromDatasets, OnPrint, TrainsFromDatasets, _epoch
 from .program import Program
 
@@ -93,7 +93,7 @@ class PreparedProgram(TrainsFromDatasets, InfersFromDatasets):
         :returns: numpy arrays by name, in the order of the fetches; :class:`Rows` for sparse gradients, and lists for
             lists of arrays (None for elements that were never written)
         """
-        return self._core.run(feeds or {}, listed(fetches, "fetches"))
+        return self._core.run(arrays_by_name(feeds), listed(fetches, "fetches"))
 
     @property
     def random_position(self) -> int:
@@ -121,26 +121,26 @@ class Executor:
 
     def prepare(self, program: Program, scope: Scope) -> PreparedProgram:
         """Compiles a copy of the program."""
-        return PreparedProgram(self._core.prepare(program._handle, scope._core))
+        return PreparedProgram(self._core.prepare(handle_of(program), scope_of(scope)))
 
     def run(self, program: Program, scope: Scope, feeds: Mapping[str, object] | None = None,
             fetches: Iterable[str] = ()) -> dict:
         """Compiles and runs a program once: for startup programs. Steps are much faster with :meth:`prepare`."""
-        return self._core.run(program._handle, scope._core, feeds or {}, listed(fetches, "fetches"))
+        return self._core.run(handle_of(program), scope_of(scope), arrays_by_name(feeds), listed(fetches, "fetches"))
 
     def train_from_dataset(self, program: Program, scope: Scope, dataset: Dataset, fetches: Iterable[str] = (), *,
                            on_print: OnPrint | None = None, print_period: int = 100, first_batch: int = 0,
                            threads: int = 1) -> Epoch:
         """Compiles a program and runs it once for every batch of a data set; see
         :meth:`PreparedProgram.train_from_dataset`."""
-        return self._core.train_from_dataset(program._handle, scope._core, _epoch(
+        return self._core.train_from_dataset(handle_of(program), scope_of(scope), _epoch(
             dataset, fetches, on_print, print_period, first_batch, threads))
 
     def infer_from_dataset(self, program: Program, scope: Scope, dataset: Dataset, fetches: Iterable[str] = (), *,
                            on_print: OnPrint | None = None, print_period: int = 100, first_batch: int = 0,
                            threads: int = 1) -> Epoch:
         """The same for a program that does not train; one that updates parameters is refused."""
-        return self._core.infer_from_dataset(program._handle, scope._core, _epoch(
+        return self._core.infer_from_dataset(handle_of(program), scope_of(scope), _epoch(
             dataset, fetches, on_print, print_period, first_batch, threads))
 
 
@@ -152,7 +152,7 @@ class Session:
 
     def __init__(self, program: Program, startup: Program | None = None, **options):
         """Opens a program and runs its startup program once."""
-        self._core = _core.Session.open(program._handle, None if startup is None else startup._handle,
+        self._core = _core.Session.open(handle_of(program), None if startup is None else handle_of(startup, "startup"),
                                         fill(_core.SessionOptions(), options))
 
     @classmethod
@@ -172,7 +172,7 @@ class Session:
 
     def run(self, feeds: Mapping[str, object] | None = None, fetches: Iterable[str] = ()) -> dict:
         """Runs the program once; see :meth:`PreparedProgram.run`."""
-        return self._core.run(feeds or {}, listed(fetches, "fetches"))
+        return self._core.run(arrays_by_name(feeds), listed(fetches, "fetches"))
 
     def __getitem__(self, name: str):
         """A persistable var."""
@@ -216,18 +216,18 @@ class ParallelExecutor(TrainsFromDatasets, InfersFromDatasets):
     def __init__(self, program: Program, scope: Scope, *, share_vars_from: ParallelExecutor | None = None, **options):
         self._shared = share_vars_from  # must outlive this one
         self._core = _core.ParallelExecutor.create(
-            program._handle, scope._core, _filled(_core.ParallelOptions(), options),
+            handle_of(program), scope_of(scope), _filled(_core.ParallelOptions(), options),
             None if share_vars_from is None else share_vars_from._core)
 
     def run(self, feeds, fetches: Iterable[str]) -> dict:
         """Runs one step. ``feeds``: arrays that are divided, or a list with the arrays of each device."""
         if isinstance(feeds, Mapping):
-            return self._core.run(dict(feeds), listed(fetches, "fetches"))
-        return self._core.run_each([dict(device) for device in feeds], listed(fetches, "fetches"))
+            return self._core.run(arrays_by_name(feeds), listed(fetches, "fetches"))
+        return self._core.run_each([arrays_by_name(device) for device in feeds], listed(fetches, "fetches"))
 
     def run_unmerged(self, feeds: Mapping[str, object], fetches: Iterable[str]) -> dict:
         """The same without joining: one list of arrays for each fetch."""
-        return self._core.run_unmerged(dict(feeds), listed(fetches, "fetches"))
+        return self._core.run_unmerged(arrays_by_name(feeds), listed(fetches, "fetches"))
 
     def get(self, device: int, name: str):
         """A persistable var of a device."""

@@ -6,7 +6,7 @@ import os
 from typing import Iterable, NamedTuple
 
 from . import _core
-from ._options import fill, listed
+from ._options import fill, handle_of, listed, scope_of
 from .execution import Scope
 from .program import Program
 
@@ -24,13 +24,13 @@ def save_persistables(program: Program, scope: Scope, folder: str | os.PathLike,
 
     Options: ``filename`` (one combined file), ``replace``, ``sync``, ``manifest``.
     """
-    return _core.save_persistables(program._handle, scope._core, os.fspath(folder),
+    return _core.save_persistables(handle_of(program), scope_of(scope), os.fspath(folder),
                                    fill(_core.SaveVarsOptions(), options))
 
 
 def save_vars(program: Program, scope: Scope, names: Iterable[str], folder: str | os.PathLike, **options) -> int:
     """The same for the vars with the given names."""
-    return _core.save_vars(program._handle, scope._core, listed(names, "names"), os.fspath(folder),
+    return _core.save_vars(handle_of(program), scope_of(scope), listed(names, "names"), os.fspath(folder),
                            fill(_core.SaveVarsOptions(), options))
 
 
@@ -39,22 +39,22 @@ def load_persistables(program: Program, scope: Scope, folder: str | os.PathLike,
 
     :param filename: combined file in the folder; empty: one file per var
     """
-    _core.load_persistables(program._handle, scope._core, os.fspath(folder), filename)
+    _core.load_persistables(handle_of(program), scope_of(scope), os.fspath(folder), filename)
 
 
 def load_vars(program: Program, scope: Scope, names: Iterable[str], folder: str | os.PathLike, filename: str = ""):
     """The same for the vars with the given names."""
-    _core.load_vars(program._handle, scope._core, listed(names, "names"), os.fspath(folder), filename)
+    _core.load_vars(handle_of(program), scope_of(scope), listed(names, "names"), os.fspath(folder), filename)
 
 
 def persistables_to_memory(program: Program, scope: Scope) -> bytes:
     """The bytes of the combined file that :func:`save_persistables` would write."""
-    return _core.persistables_to_memory(program._handle, scope._core)
+    return _core.persistables_to_memory(handle_of(program), scope_of(scope))
 
 
 def persistables_from_memory(program: Program, scope: Scope, data: bytes):
     """Reads such bytes into the scope."""
-    _core.persistables_from_memory(program._handle, scope._core, bytes(data))
+    _core.persistables_from_memory(handle_of(program), scope_of(scope), bytes(data))
 
 
 def save_inference_model(program: Program, scope: Scope, folder: str | os.PathLike, feeds: Iterable[str],
@@ -63,13 +63,13 @@ def save_inference_model(program: Program, scope: Scope, folder: str | os.PathLi
 
     Options: ``model_filename``, ``params_filename``, ``program_only``, ``replace``.
     """
-    _core.save_inference_model(program._handle, scope._core, os.fspath(folder), listed(feeds, "feeds"),
+    _core.save_inference_model(handle_of(program), scope_of(scope), os.fspath(folder), listed(feeds, "feeds"),
                                listed(fetches, "fetches"), fill(_core.SaveModelOptions(), options))
 
 
 def load_inference_model(folder: str | os.PathLike, scope: Scope, model_filename: str = "",
                          params_filename: str = "") -> InferenceModel:
     """Reads a model folder; its parameters go into the scope."""
-    handle, feeds, fetches = _core.load_inference_model(os.fspath(folder), scope._core, model_filename,
+    handle, feeds, fetches = _core.load_inference_model(os.fspath(folder), scope_of(scope), model_filename,
                                                         params_filename)
     return InferenceModel(Program._of(handle, os.fspath(folder)), feeds, fetches)

@@ -8,7 +8,7 @@ import threading
 from typing import Callable, Iterable, Mapping
 
 from . import _core
-from ._options import fill, listed, option_class
+from ._options import arrays_by_name, connection_of, fill, handle_of, listed, option_class, scope_of
 from .datasets import InfersFromDatasets, TrainsFromDatasets
 from .execution import Rows, Scope
 from .program import Program
@@ -103,7 +103,7 @@ class ParameterServer:
     """
 
     def __init__(self, files: RoleFiles, connection: Connection, **options):
-        self._core = _core.ParameterServer.open(files, connection._core,
+        self._core = _core.ParameterServer.open(files, connection_of(connection),
                                                 fill(_core.ServerOptions(), _seconds(options)))
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -152,7 +152,7 @@ class Trainer(TrainsFromDatasets):
     def __init__(self, files: RoleFiles, connection: Connection, **options):
         if isinstance(options.get("devices"), Mapping):
             options["devices"] = fill(_core.TrainerDevices(), dict(options["devices"]))
-        self._core = _core.Trainer.open(files, connection._core, fill(_core.TrainerOptions(), _seconds(options)))
+        self._core = _core.Trainer.open(files, connection_of(connection), fill(_core.TrainerOptions(), _seconds(options)))
 
     @property
     def next_step(self) -> int:
@@ -161,11 +161,11 @@ class Trainer(TrainsFromDatasets):
 
     def step(self, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:
         """Runs one step: computes, sends gradients, receives parameters."""
-        return self._core.step(dict(feeds), listed(fetches, "fetches"))
+        return self._core.step(arrays_by_name(feeds), listed(fetches, "fetches"))
 
     def worker_step(self, worker: int, number: int, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:
         """The same by one of several threads (option ``workers``)."""
-        return self._core.worker_step(worker, number, dict(feeds), listed(fetches, "fetches"))
+        return self._core.worker_step(worker, number, arrays_by_name(feeds), listed(fetches, "fetches"))
 
     def worker_leaves(self):
         """A worker thread runs no more steps."""
@@ -202,11 +202,12 @@ class LiveModel(InfersFromDatasets):
 
     def __init__(self, files: RoleFiles, inputs: Iterable[str], outputs: Iterable[str], connection: Connection,
                  **options):
-        self._core = _core.LiveModel.open(files, listed(inputs, "inputs"), listed(outputs, "outputs"), connection._core,
+        self._core = _core.LiveModel.open(files, listed(inputs, "inputs"), listed(outputs, "outputs"),
+                                          connection_of(connection),
                                           fill(_core.LiveModelOptions(), _seconds(options)))
 
     def run(self, feeds: Mapping[str, object]) -> dict:
-        return self._core.run(dict(feeds))
+        return self._core.run(arrays_by_name(feeds))
 
     def refresh(self):
         """Fetches the dense parameters again."""
@@ -224,7 +225,7 @@ class Communicator:
     """
 
     def __init__(self, program: Program, connection: Connection, **options):
-        self._core = _core.Communicator.open(program._handle, connection._core,
+        self._core = _core.Communicator.open(handle_of(program), connection_of(connection),
                                              fill(_core.CommunicatorOptions(), _seconds(options)))
 
     @property
@@ -268,11 +269,11 @@ class Communicator:
 
     def recv(self, scope: Scope):
         """Receives all parameters into the scope."""
-        self._core.recv(scope._core)
+        self._core.recv(scope_of(scope))
 
     def finish_step(self, scope: Scope):
         """Moves parameters that have arrived into the scope, without waiting."""
-        self._core.finish_step(scope._core)
+        self._core.finish_step(scope_of(scope))
 
     @property
     def counts(self) -> dict:
@@ -383,7 +384,7 @@ class Fleet(TrainsFromDatasets):
 
     def minimize(self, main: Program, startup: Program, loss: str):
         """Builds the programs of this process."""
-        self._core.minimize(main._handle, startup._handle, loss)
+        self._core.minimize(handle_of(main, "main"), handle_of(startup, "startup"), loss)
 
     @property
     def main_program(self) -> Program | None:
@@ -421,7 +422,7 @@ class Fleet(TrainsFromDatasets):
         self._core.init_worker(fill(_core.FleetWorkerOptions(), _seconds(options)))
 
     def step(self, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:
-        return self._core.step(dict(feeds), listed(fetches, "fetches"))
+        return self._core.step(arrays_by_name(feeds), listed(fetches, "fetches"))
 
     def __getitem__(self, name: str):
         """A parameter of this worker, as last received."""

@@ -8,7 +8,7 @@ from typing import Iterator
 
 from . import _core
 from ._errors import InvalidProgramError
-from ._options import fill
+from ._options import fill, handle_of
 
 
 class Problem:
@@ -489,7 +489,8 @@ def run_passes(program: Program, pipeline: str, startup: Program | None = None
 
     :returns: the program, the startup program, and what the passes remark
     """
-    main, initial, remarks = _core.run_passes(program._handle, pipeline, None if startup is None else startup._handle)
+    main, initial, remarks = _core.run_passes(
+        handle_of(program), pipeline, None if startup is None else handle_of(startup, "startup"))
     return Program._of(main, program._name), None if initial is None else Program._of(initial, startup._name), remarks
 
 

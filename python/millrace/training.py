@@ -6,7 +6,7 @@ import warnings as _warnings
 from typing import Iterable, NamedTuple
 
 from . import _core
-from ._options import fill, listed
+from ._options import fill, handle_of, listed
 from .program import Program
 
 
@@ -38,7 +38,7 @@ def append_backward(main: Program, loss: str, parameters: Iterable[str] = (),
     :param parameters: whose gradients are wanted; empty: of all
     :param no_grad: vars through which no gradient flows
     """
-    handle, grads, found = _core.append_backward(main._handle, loss, listed(parameters, "parameters"),
+    handle, grads, found = _core.append_backward(handle_of(main, "main"), loss, listed(parameters, "parameters"),
                                                  set(listed(no_grad, "no_grad")))
     _warn(found)
     return Backward(Program._of(handle, main._name), grads)
@@ -55,7 +55,8 @@ def minimize(main: Program, startup: Program, loss: str, method=None, **options)
     settings = fill(_core.MinimizeOptions(), options)
     if method is not None:
         settings.method = method
-    new_main, new_startup, grads, rate, found = _core.minimize(main._handle, startup._handle, loss, settings)
+    new_main, new_startup, grads, rate, found = _core.minimize(
+        handle_of(main, "main"), handle_of(startup, "startup"), loss, settings)
     _warn(found)
     return Minimized(Program._of(new_main, main._name), Program._of(new_startup, startup._name), grads, rate)
 

@@ -6,7 +6,7 @@ import os
 from typing import NamedTuple
 
 from . import _core
-from ._options import fill, names_of, option_class
+from ._options import fill, handle_of, names_of, option_class
 from .program import Program
 
 DistributeTranspilerConfig = option_class(_core.DistributeTranspilerConfig, "Settings of DistributeTranspiler, as in the original.")
@@ -27,7 +27,8 @@ class DistributeTranspiler:
         """
         if isinstance(arguments.get("trainers"), int):
             arguments["trainers"] = str(arguments["trainers"])
-        self._core.transpile(main._handle, startup._handle, fill(_core.TranspileArguments(), arguments))
+        self._core.transpile(handle_of(main, "main"), handle_of(startup, "startup"),
+                             fill(_core.TranspileArguments(), arguments))
 
     def get_trainer_program(self, wait_port: bool = True) -> Program:
         """Main program of the trainer. With ``config.wait_port`` it waits until the servers listen."""
@@ -98,5 +99,5 @@ def transpile(main: Program, startup: Program, folder: str | os.PathLike, *, tra
             if name in names:
                 setattr(part, name, value)
     options.config, options.arguments = config, arguments
-    written = _core.write_job(main._handle, startup._handle, os.fspath(folder), options)
+    written = _core.write_job(handle_of(main, "main"), handle_of(startup, "startup"), os.fspath(folder), options)
     return WrittenJob(os.fspath(folder), **written)

@@ -122,6 +122,94 @@ class ExecutorTest(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "float"):
             scope["g"] = millrace.Rows([0.7, 2], 4, numpy.ones((2, 2), "float32"))
 
+    def test_arrays_that_cannot_be_read_are_named(self):
+        scope = millrace.Scope()
+        with self.assertRaisesRegex(ValueError, "array 'x': .*inhomogeneous"):
+            scope["x"] = [[1, 2], [3]]
+        with self.assertRaisesRegex(TypeError, "'x': expected numbers, found elements of type"):
+            scope["x"] = numpy.ones(2, numpy.longdouble)
+
+        class Sequences(numpy.ndarray):
+            def lod(self):
+                return [[0, 1]]
+
+        with self.assertRaisesRegex(TypeError, "'x': lod: expected lists of offsets, found <bound method"):
+            scope["x"] = numpy.ones((1, 1)).view(Sequences)
+
+    def test_kinds_of_arguments(self):
+        program, loss = trained()
+        scope, executor = millrace.Scope(), millrace.Executor()
+        executor.run(program.startup, scope)
+        prepared, session = executor.prepare(program.main, scope), millrace.Session(program.main, program.startup)
+        feeds = next(batches(1))
+        with tempfile.TemporaryDirectory() as folder:
+            numpy.savez(os.path.join(folder, "feeds.npz"), **feeds)
+            with numpy.load(os.path.join(folder, "feeds.npz")) as read:
+                expected = session.run(feeds, ["guess"])["guess"]
+                numpy.testing.assert_array_equal(prepared.run(read, ["guess"])["guess"], expected)
+        for run in prepared.run, session.run, lambda *given: executor.run(program.main, scope, *given):
+            with self.assertRaisesRegex(TypeError, "feeds: expected a dict of arrays by name, found list"):
+                run([feeds], [loss])
+            with self.assertRaisesRegex(TypeError, "fetches: expected names, found <var guess"):
+                run(feeds, [program.main.var("guess")])
+            with self.assertRaisesRegex(TypeError, "array 'x': expected one value, found two"):
+                run({**feeds, b"x": feeds["x"]}, [loss])
+        with self.assertRaisesRegex(TypeError, "program: expected a Program, found str"):
+            millrace.Session("model")
+        with self.assertRaisesRegex(TypeError, "scope: expected a Scope, found NoneType"):
+            executor.run(program.main, None)
+        with self.assertRaisesRegex(TypeError, "ExecutorOptions.threads: expected int, found 1.5"):
+            millrace.Executor(threads=1.5)
+        with self.assertRaisesRegex(TypeError, "ExecutorOptions.seed: expected int within its limits, found -1"):
+            millrace.Executor(seed=-1)
+
+    def test_sequences_that_do_not_fit_are_named(self):
+        program, _ = trained()
+        session = millrace.Session(program.main, program.startup)
+        feeds = next(batches(1))
+        feeds["x"] = millrace.LodArray(feeds["x"], [[0, 3]])
+        with self.assertRaisesRegex(millrace.InvalidDataError, "'x'.*: LoD level 0: expected a last offset of 8"):
+            session.run(feeds, ["guess"])
+
+    def test_forked_processes_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code = """if True:
+                import multiprocessing, numpy, signal, millrace
+                signal.alarm(50)  # where it hangs
+                program = millrace.Program()
+                for name in "x", "y":
+                    program.root.add_var(name, "f32", (-1, -1))
+                program.root.add_op("matmul", {"X": "x", "Y": "x"}, {"Out": "y"}, {"transpose_Y": True})
+                session = millrace.Session(program, threads=2)
+                def step(_=None):
+                    return float(session.run({"x": numpy.ones((600, 256), "float32")}, ["y"])["y"].min())
+                assert step() == 256
+                with multiprocessing.get_context("fork").Pool(2, signal.alarm, (40,)) as pool:
+                    assert pool.map(step, range(4)) == [256] * 4
+                assert step() == 256
+            """
+            subprocess.run([sys.executable, "-c", code], check=True, cwd=folder, timeout=60)
+
+    def test_python_ends_while_a_daemon_thread_runs_steps(self):
+        code = """if True:
+            import threading, numpy, millrace
+            program = millrace.Program()
+            for name in "x", "y":
+                program.root.add_var(name, "f32", (-1, 128))
+            program.root.add_op("softmax", {"X": "x"}, {"Out": "y"})
+            session, begun = millrace.Session(program), threading.Event()
+            def steps():
+                while True:
+                    session.run({"x": numpy.ones((500, 128), "float32")}, ["y"])
+                    begun.set()
+            for _ in range(4):
+                threading.Thread(target=steps, daemon=True).start()
+            begun.wait()
+        """
+        for _ in range(3):
+            ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+            self.assertEqual((ended.returncode, ended.stderr), (0, b""))
+
     def test_element_types(self):
         scope = millrace.Scope()
         for name in ("bool", "int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64"):

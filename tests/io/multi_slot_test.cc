@@ -67,6 +67,16 @@ TEST(MultiSlotLine, NamesWhatIsWrong) {
               HasSubstr("expected the end of the line, found '4'"));
 }
 
+// They were refused like numbers that are too large.
+TEST(MultiSlotLine, NumbersBelowTheRangeOfFloatAreRounded) {
+  SlotRows rows;
+  const std::vector<Slot> slots = {{.name = "x", .is_float = true}};
+  ASSERT_TRUE(parse_multi_slot_line("5 1e-40 1e-45 -1e-45 1e-50 0.0", slots, rows).ok());
+  EXPECT_THAT(rows.columns[0].floats,
+              ElementsAre(1e-40F, std::numeric_limits<float>::denorm_min(),
+                          -std::numeric_limits<float>::denorm_min(), 0.0F, 0.0F));
+}
+
 TEST(MultiSlotLine, IdsReachBothEnds) {
   SlotRows rows;
   const std::vector<Slot> slots = {{.name = "ids"}};

@@ -49,7 +49,7 @@ TEST_F(DataSetTest, ReadsColumnsBehindAHeader) {
 
 TEST_F(DataSetTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(read("1,2,3\n4,five,6\n").status().message(),
-              HasSubstr("line 2, column 1: expected a number"));
+              HasSubstr("line 2, column 1: expected a number, found 'five'"));
   EXPECT_THAT(read("1,2,3\n4,5\n").status().message(),
               HasSubstr("line 2: expected 3 columns, found 2"));
   EXPECT_THAT(read("a,b,c\n").status().message(),
@@ -62,6 +62,22 @@ TEST_F(DataSetTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(read("1,2,3\n", "x").status().message(), HasSubstr("options.columns: expected VAR="));
   EXPECT_THAT(read("1,2,3\n", "x=0:1,y=2,x=1:2").status().message(),
               HasSubstr("'x' is named twice"));
+}
+
+// These first lines were skipped as headers, and with them an example.
+TEST_F(DataSetTest, TakesAFirstLineWithDigitsForAnExample) {
+  const auto data = read(
+      "\xEF\xBB\xBF"
+      "5\n6\n",
+      "y=0");
+  ASSERT_TRUE(data.ok()) << data.status().to_string();
+  EXPECT_THAT(data->batch({0, 1})->at("y").get_if<Tensor>()->values<int64_t>(), ElementsAre(5, 6));
+  for (const std::string cell : {"+5", "1e400", "0x5", "1;2", "\"5\""}) {
+    EXPECT_THAT(read(cell + "\n6\n", "y=0").status().message(),
+                HasSubstr("line 1, column 0: expected a number, found '" + cell + "'"));
+  }
+  EXPECT_EQ(read("\xEF\xBB\xBFlabel\n6\n", "y=0")->rows(), 1);
+  EXPECT_EQ(read("\"x1\",\"y\"\n6,7\n", "y=0")->rows(), 1);
 }
 
 TEST_F(DataSetTest, RefusesWhatItWouldChange) {

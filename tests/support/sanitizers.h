@@ -10,4 +10,11 @@ inline constexpr bool kSanitizerKeepsMemory = true;
 inline constexpr bool kSanitizerKeepsMemory = false;
 #endif
 
+/// True in builds for the thread sanitizer, which cannot follow a fork of a process with threads.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadSanitizer = true;
+#else
+inline constexpr bool kThreadSanitizer = false;
+#endif
+
 }  // namespace millrace::spawn
