@@ -326,34 +326,47 @@ Status BlockRunner::run_ops(const llvm::BitVector* skipped) {
 
 Status BlockRunner::run_in_order(size_t first, size_t end, const llvm::BitVector* skipped) {
   Replays* const replays = replays_for(skipped);
-  for (size_t i = first; i < end; ++i) {
-    if (replays != nullptr) {
-      MILLRACE_ASSIGN_OR_RETURN(const size_t queued, replays->before(i, table_.data()));
-      if (queued > 0) {
-        i += queued - 1;
-        continue;
-      }
-    }
+  size_t i = first;
+  // catches exceptions of all ops in one place, because this costs time for each op
+  Status status = without_exceptions("in the op", [&] {
+    return replays != nullptr ? run_recorded(i, end, *replays) : run_each(i, end, skipped);
+  });
+  return status.ok() ? status : place_error(compiled_ops_[i], std::move(status));
+}
+
+Status BlockRunner::run_each(size_t& i, size_t end, const llvm::BitVector* skipped) {
+  for (; i < end; ++i) {
+    CompiledOp& compiled = compiled_ops_[i];
     arena_.before_op(i);
-    if (skipped != nullptr && skipped->test(static_cast<unsigned>(i))) {
-      MILLRACE_RETURN_IF_ERROR(arena_.after_op(i, table_.data()));
+    if (skipped == nullptr || !skipped->test(static_cast<unsigned>(i))) {
+      if (observer_ != nullptr) observer_->before(compiled);
+      MILLRACE_RETURN_IF_ERROR(locks_ == nullptr ? run_unguarded(compiled, device_)
+                                                 : run_locked(compiled, device_));
+      if (observer_ != nullptr)
+        MILLRACE_RETURN_IF_ERROR(observer_->after(compiled, table_.data()));
+    }
+    MILLRACE_RETURN_IF_ERROR(arena_.after_op(i, table_.data()));
+  }
+  return Ok();
+}
+
+Status BlockRunner::run_recorded(size_t& i, size_t end, Replays& replays) {
+  for (; i < end; ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(const size_t queued, replays.before(i, table_.data()));
+    if (queued > 0) {
+      i += queued - 1;
       continue;
     }
-    if (observer_ != nullptr) observer_->before(compiled_ops_[i]);
+    arena_.before_op(i);
     Status status = run_op(compiled_ops_[i], device_);
-    if (status.ok() && observer_ != nullptr)
-      status = observer_->after(compiled_ops_[i], table_.data());
     if (status.ok()) status = arena_.after_op(i, table_.data());
-    if (replays != nullptr) {
-      if (status.ok()) status = replays->after(i, gpu_->was_steady(i));
-      if (const int64_t again = status.ok() ? -1 : replays->failed(i); again >= 0) {
-        i = static_cast<size_t>(again) - 1;
-        continue;
-      }
-    }
-    if (!status.ok()) return place_error(compiled_ops_[i], std::move(status));
+    if (status.ok()) status = replays.after(i, gpu_->was_steady(i));
+    if (status.ok()) continue;
+    const int64_t again = replays.failed(i);
+    if (again < 0) return status;
+    i = static_cast<size_t>(again) - 1;
   }
-  if (replays != nullptr) replays->after_run(table_.data());
+  replays.after_run(table_.data());
   return Ok();
 }
 

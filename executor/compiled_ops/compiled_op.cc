@@ -390,8 +390,10 @@ Status make_inputs_plain(const CompiledOp& compiled, Value* const* table,
   for (const uint16_t position : compiled.lists.plain()) {
     Value& value = *table[compiled.inputs[position]];
     auto* tensor = value.get_if<Tensor>();
-    // values of rows are in another layout only where they are in the memory of a GPU
-    if (auto* const rows = value.get_if<SelectedRows>()) tensor = &rows->value;
+    if (tensor == nullptr) {
+      // values of rows are in another layout only where they are in the memory of a GPU
+      if (auto* const rows = value.get_if<SelectedRows>()) tensor = &rows->value;
+    }
     if (tensor != nullptr && tensor->layout() != nullptr)
       MILLRACE_RETURN_IF_ERROR(kernels::bring_to(device, *tensor, nullptr));
   }
