@@ -8,6 +8,7 @@
 #include "executor/collective/group_link.h"
 #include "executor/feed_targets.h"
 #include "executor/feed_values.h"
+#include "executor/gpu/open_device.h"
 #include "executor/parallel/parallel_executor.h"
 #include "framework/base/errors.h"
 #include "ops/verify.h"
@@ -23,6 +24,8 @@ struct ParallelExecutor::Parts {
   std::vector<Value> results;        ///< likewise
   std::unique_ptr<Program> program;  ///< as given
   std::string updated;               ///< first parameter that the program updates; empty: none
+  std::string device;                ///< as in the options
+  std::vector<std::shared_ptr<gpu::Context>> gpus;  ///< of the devices; empty: CPU devices
 
   /// Lets the ranks train the program together.
   Status join(const ParallelOptions& options, executor::ParallelOptions& settings);
@@ -54,6 +57,34 @@ Status ParallelExecutor::Parts::join(const ParallelOptions& options,
   return Ok();
 }
 
+namespace parallel_executor {
+namespace {
+
+// Opens the GPUs, and counts the devices. Two executors with the same vars have the same GPUs.
+Status choose_devices(const ParallelOptions& options, const std::string& shared_device,
+                      const std::vector<std::shared_ptr<gpu::Context>>& shared_gpus,
+                      executor::ParallelOptions& settings) {
+  settings.devices = options.devices;
+  settings.gpus = shared_gpus;
+  if (options.share_vars_from == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        settings.gpus, executor::open_devices(options.device, {.bf16 = options.bf16_products}));
+  } else if (options.device != shared_device) {
+    return InvalidArgument("options.device: expected '{}' as in share_vars_from, found '{}'",
+                           shared_device, options.device);
+  }
+  if (settings.gpus.empty()) return Ok();
+  const auto count = static_cast<int>(settings.gpus.size());
+  if (options.devices != 1 && options.devices != count)
+    return InvalidArgument("options.devices: expected {} for device '{}', found {}", count,
+                           options.device, options.devices);
+  settings.devices = count;
+  return Ok();
+}
+
+}  // namespace
+}  // namespace parallel_executor
+
 ParallelExecutor::ParallelExecutor(std::shared_ptr<Parts> parts) : parts_(std::move(parts)) {}
 ParallelExecutor::ParallelExecutor(ParallelExecutor&&) noexcept = default;
 ParallelExecutor& ParallelExecutor::operator=(ParallelExecutor&&) noexcept = default;
@@ -68,14 +99,20 @@ StatusOr<ParallelExecutor> ParallelExecutor::create(const Program& program, cons
                                                    Internals::rings(options.ranks)));
   MILLRACE_RETURN_IF_ERROR(ops::check_program(*runtime->ops, program));
   executor::ParallelOptions settings;
-  settings.devices = options.devices;
   settings.loss_name = options.loss_name;
   auto parts = std::make_shared<Parts>();
   parts->vars = Internals::state(scope);
+  parts->device = options.device;
   if (options.share_vars_from != nullptr) {
-    settings.share_vars_from = options.share_vars_from->parts_->runner.get();
-    parts->vars = options.share_vars_from->parts_;
+    const std::shared_ptr<Parts>& from = options.share_vars_from->parts_;
+    settings.share_vars_from = from->runner.get();
+    parts->vars = from;
+    parts->gpus = from->gpus;
+    parts->device = from->device;
   }
+  MILLRACE_RETURN_IF_ERROR(
+      parallel_executor::choose_devices(options, parts->device, parts->gpus, settings));
+  parts->gpus = settings.gpus;
   settings.exec_strategy = options.exec_strategy;
   settings.build_strategy = options.build_strategy;
   settings.split = options.split;

@@ -34,7 +34,10 @@ struct EpochResult;
 /// Options of a ParallelExecutor. Fields of the strategies that have no effect say so where they
 /// are declared, and ParallelExecutor::remarks() lists those that were set.
 struct ParallelOptions {
-  int devices = 1;             ///< CPU devices, at least 1; CPU_NUM of the original
+  int devices = 1;  ///< CPU devices, at least 1; CPU_NUM of the original
+  /// "gpu:0,1" for several GPUs by their numbers, "gpu:N" for one (docs/gpu.md): their number takes
+  /// the place of `devices`, which must be 1 or the same. With `share_vars_from`: that executor's.
+  std::string device = "cpu";
   std::string loss_name = {};  ///< needed for programs that train
   /// An executor that has run once, and whose variables are used; the scope argument is then
   /// ignored, and both must not run at the same time. Null: none.
@@ -68,8 +71,8 @@ class ParallelExecutor {
   /// \param scope    has the results of the startup program
   /// Errors: kInvalidArgument naming the option, or without loss_name for a program that trains;
   /// also for num_trainers or trainer_id that are not those of `ranks`, and num_trainers above 1
-  /// without them; kUnimplemented naming an option that no build supports; kDistributed; those of
-  /// Executor::prepare().
+  /// without them; those of Executor::create() for a device; kUnimplemented naming an option that
+  /// no build supports; kDistributed; those of Executor::prepare().
   static StatusOr<ParallelExecutor> create(const Program& program, const Scope& scope,
                                            const ParallelOptions& options);
   ParallelExecutor(ParallelExecutor&&) noexcept;

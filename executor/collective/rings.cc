@@ -10,6 +10,12 @@
 
 namespace millrace::executor {
 
+bool exchanges_with_ranks(llvm::StringRef op_type) {
+  return op_type.startswith("c_allreduce") || op_type.startswith("c_reduce") ||
+         op_type == "c_broadcast" || op_type == "c_allgather" || op_type == "allreduce" ||
+         op_type == "broadcast" || op_type == "barrier";
+}
+
 Rings::Rings(Opener open, std::vector<std::string> endpoints, int rank)
     : open_(std::move(open)), endpoints_(std::move(endpoints)), rank_(rank) {}
 

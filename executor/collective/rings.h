@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <llvm/ADT/StringRef.h>
+
 #include "executor/collective/collective_group.h"
 
 namespace millrace::gpu {
@@ -14,6 +16,9 @@ class Context;
 }
 
 namespace millrace::executor {
+
+/// True for types of ops that exchange values with other ranks.
+bool exchanges_with_ranks(llvm::StringRef op_type);
 
 /// The groups that the collective ops of a process's programs use, by ring number. If no program
 /// makes a ring, every number means all ranks of the job; else only rings that were made, and ring

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <llvm/ADT/StringSet.h>
 
+#include "executor/collective/rings.h"
 #include "executor/parallel/parallel_executor.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
@@ -216,6 +217,21 @@ bool is_of_a_plan(const Op& op) {
          op.type() == "shared_updates_end" || op.type() == "merge_gradient";
 }
 
+// The threads of several devices would make calls of one rank in any order.
+Status check_ranks(const Program& program, int devices) {
+  if (devices == 1) return Ok();
+  for (const Block& block : program.blocks()) {
+    for (const Op& op : block.ops()) {
+      if (!exchanges_with_ranks(op.type())) continue;
+      return Status(Unimplemented("the op exchanges values between processes, which have one "
+                                  "device each; found {} devices",
+                                  devices))
+          .at(op.location());
+    }
+  }
+  return Ok();
+}
+
 Status check_ops(const Program& program, int devices) {
   if (program.root().op_count() == 0)
     return {StatusCode::kInvalidArgument, "the program has no ops"};
@@ -268,6 +284,7 @@ Status check_options(const ParallelOptions& options, const Program& program) {
                              options.share_vars_from->device_count(), options.devices);
     }
   }
+  MILLRACE_RETURN_IF_ERROR(check_ranks(program, options.devices));
   MILLRACE_RETURN_IF_ERROR(check_ops(program, options.devices * build.num_trainers));
   MILLRACE_RETURN_IF_ERROR(check_roles(options, program));
   return check_loss(options, program);

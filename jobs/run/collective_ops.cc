@@ -4,6 +4,8 @@
 
 #include <llvm/ADT/STLExtras.h>
 
+#include "executor/collective/rings.h"
+
 namespace millrace::jobs {
 namespace {
 
@@ -17,10 +19,7 @@ bool has_op(const Program& program, llvm::function_ref<bool(llvm::StringRef)> is
 }  // namespace
 
 bool has_collective_ops(const Program& program) {
-  return has_op(program, [](llvm::StringRef type) {
-    return type.startswith("c_allreduce") || type.startswith("c_reduce") || type == "c_broadcast" ||
-           type == "c_allgather" || type == "allreduce" || type == "broadcast" || type == "barrier";
-  });
+  return has_op(program, executor::exchanges_with_ranks);
 }
 
 const Op* find_group_ids(const Program& startup) {

@@ -282,6 +282,39 @@ TEST(ApiParallelExecutor, TrainsLikeASessionWithDevices) {
   EXPECT_NE(value_of(devices.get(1, "fc_0.w_0")).bytes, before.bytes);
 }
 
+TEST(ApiParallelExecutor, TrainsOnSeveralGpus) {
+  const SmallNet net;
+  const auto losses_on = [&](const char* device, int count) {
+    Executor executor = value_of(Executor::create());
+    Scope scope;
+    check(executor.run(net.net.startup(), scope).status());
+    ParallelOptions options{.devices = count, .device = device, .loss_name = net.loss.name()};
+    auto devices = value_of(ParallelExecutor::create(net.net.main(), scope, options));
+    EXPECT_EQ(devices.device_count(), 2);
+    std::vector<float> losses;
+    for (int step = 0; step < 4; ++step) {
+      const Arrays results = value_of(devices.run(batch(step), {net.loss.name()}));
+      for (const float each : results.at(net.loss.name()).values<float>()) losses.push_back(each);
+    }
+    EXPECT_EQ(value_of(devices.get(1, "fc_0.w_0")).bytes, value_of(scope.get("fc_0.w_0")).bytes);
+    options.share_vars_from = &devices;
+    EXPECT_TRUE(ParallelExecutor::create(net.net.main(), scope, options).ok());
+    options.device = "gpu:emulated";
+    EXPECT_EQ(ParallelExecutor::create(net.net.main(), scope, options).status().code(),
+              StatusCode::kInvalidArgument);
+    return losses;
+  };
+  const std::vector<float> expected = losses_on("cpu", 2);
+  const std::vector<float> found = losses_on("gpu:emulated,emulated", 1);
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5) << i;
+  const Status wrong = ParallelExecutor::create(net.net.main(), Scope(),
+                                                {.devices = 3, .device = "gpu:emulated,emulated"})
+                           .status();
+  EXPECT_EQ(wrong.message(),
+            "options.devices: expected 2 for device 'gpu:emulated,emulated', found 3");
+}
+
 TEST(ApiParallelExecutor, ListsOfFeedsAreThoseOfTheDevices) {
   const SmallNet net;
   Executor executor = value_of(Executor::create());

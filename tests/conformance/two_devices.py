@@ -2,7 +2,7 @@
 """Two devices that get the same feed each train like one: every loss, and every parameter at the end of every step.
 
     two_devices.py --bin build/ci/tools/run-program --dir ../shared/goldens/found [--dir ...] [--only SUBSTR] [--devices 2]
-                   [--reduce]
+                   [--kind cpu|gpu] [--reduce]
 
 The gradient of each device is divided by their number and the sum is exchanged, so that the update equals that of one
 device except for rounding. This finds a loss gradient that is not scaled, a value that outlives its step, or one that
@@ -53,7 +53,7 @@ def train(args, folder, config, work, devices):
     feeds = os.path.join(folder, "feeds.npz")
     extra = []
     if devices > 1:
-        extra = ["--devices", f"cpu:{devices}", "--feed-mode", "list", "--merge-fetches=false", "--loss", config["losses"][0]]
+        extra = ["--devices", f"{args.kind}:{devices}", "--feed-mode", "list", "--merge-fetches=false", "--loss", config["losses"][0]]
         if args.reduce:
             extra += ["--reduce-strategy", "reduce"]
         np.savez(os.path.join(work, "spread.npz"), **spread(load(feeds), devices))
@@ -97,6 +97,7 @@ def main():
     parser.add_argument("--dir", action="append", required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--devices", type=int, default=2)
+    parser.add_argument("--kind", choices=("cpu", "gpu"), default="cpu", help="gpu: --bin makes names of gpu:2")
     parser.add_argument("--reduce", action="store_true")
     args = parser.parse_args()
     folders = {}

@@ -26,6 +26,19 @@ TEST(ParallelErrorsTest, RefusesUpdatesWithoutRoles) {
   EXPECT_THAT(status.to_string(), AllOf(HasSubstr("sgd"), HasSubstr("has a role (op_role)")));
 }
 
+// Several threads would make the calls of one rank in any order.
+TEST(ParallelErrorsTest, RefusesOpsBetweenProcessesOnSeveralDevices) {
+  const auto program = linear_regression();
+  Op& op = program->root().append_op("c_allreduce_sum");
+  op.set_input("X", "w").set_output("Out", "w");
+  EXPECT_TRUE(create_error(devices(1), *program).ok());
+  const Status status = create_error(devices(2), *program);
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.to_string(),
+              AllOf(HasSubstr("(c_allreduce_sum)"),
+                    HasSubstr("exchanges values between processes, which have one device each")));
+}
+
 TEST(ParallelErrorsTest, RefusesBadOptions) {
   const auto program = linear_regression();
   struct Case {
