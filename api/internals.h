@@ -41,8 +41,9 @@ struct Connection::State {
 
   std::mutex grouping;
   /// In one process: what connects the workers of a hybrid job, by worker; null: taken. Guarded by
-  /// `grouping`.
+  /// `grouping`, and so is `users`.
   std::vector<std::unique_ptr<executor::CollectiveGroup>> groups;
+  std::vector<std::weak_ptr<void>> users;  ///< of the groups that are taken, by worker
 };
 
 /// What is inside a Ranks.

@@ -18,28 +18,40 @@ namespace {
 
 constexpr std::chrono::milliseconds kJoin{120'000};
 
-// The group of a worker whose peers are threads that use the same connection. A worker whose group
-// is taken begins another job.
+// True if the groups were made for this worker's job: its own is not taken, and those that are
+// taken are in use. Otherwise that job has ended, perhaps before all of its workers had come.
+bool may_take(const std::vector<std::unique_ptr<executor::CollectiveGroup>>& groups,
+              const std::vector<std::weak_ptr<void>>& users, const FleetRole& role) {
+  if (groups.size() != static_cast<size_t>(role.worker_num)) return false;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i] == nullptr && users[i].expired()) return false;
+  }
+  return groups[static_cast<size_t>(role.id)] != nullptr;
+}
+
+// The group of a worker whose peers are threads that use the same connection.
 StatusOr<std::shared_ptr<executor::Rings>> rings_of_threads(const Connection& connection,
                                                             const FleetRole& role,
                                                             const FleetWorkerOptions& options) {
   if (const char* const given = given_meeting_option(options))
     return InvalidArgument("options.{}: the workers of this connection are in one process", given);
   auto& state = Internals::state(connection);
-  const auto size = static_cast<size_t>(role.worker_num);
-  const auto own = static_cast<size_t>(role.id);
   const std::lock_guard lock(state.grouping);
-  if (state.groups.size() != size || state.groups[own] == nullptr) {
+  if (!may_take(state.groups, state.users, role)) {
     MILLRACE_ASSIGN_OR_RETURN(
         state.groups, executor::make_thread_groups(role.worker_num, options.deadline.count()));
+    state.users.assign(state.groups.size(), {});
   }
+  const auto own = static_cast<size_t>(role.id);
   auto group =
       std::make_shared<std::unique_ptr<executor::CollectiveGroup>>(std::move(state.groups[own]));
-  return std::make_shared<executor::Rings>(
+  auto rings = std::make_shared<executor::Rings>(
       [group]() -> StatusOr<std::unique_ptr<executor::CollectiveGroup>> {
         return std::move(*group);
       },
       std::vector<std::string>(), role.id);
+  state.users[own] = rings;
+  return rings;
 }
 
 StatusOr<executor::GroupEngine> engine_of_workers(const FleetWorkerOptions& options,

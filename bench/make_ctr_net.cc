@@ -2,7 +2,7 @@
 // sparse table, 13 numbers, three layers of relu, softmax over two classes, plain SGD.
 //
 //   make_ctr_net OUT [--vocab 1000000] [--dim 16] [--hidden 400]      writes OUT/main.pb,
-//   OUT/startup.pb
+//   OUT/startup.pb, and the programs without gradients: OUT/forward.pb, OUT/forward_startup.pb
 //
 // Feeds: ids [batch, 26, 1], dense [batch, 13], label [batch, 1]. Prints the name of the loss.
 
@@ -29,6 +29,16 @@ struct Options {
   int hidden = 400;
 };
 
+// The trainer fetches rows from the servers; the table stays there.
+Status save_main(const Network& net, const std::string& path) {
+  const std::unique_ptr<Program> main = net.main().clone();
+  for (Op& op : main->root().ops()) {
+    if (op.type() == "lookup_table" || op.type() == "lookup_table_grad")
+      op.set_bool("remote_prefetch", true);
+  }
+  return save_program(*main, path, true);
+}
+
 StatusOr<std::string> write_net(const Options& options) {
   Network net(1);
   const VarRef ids = net.data("ids", {-1, kSlots, 1}, DType::kInt64);
@@ -41,14 +51,10 @@ StatusOr<std::string> write_net(const Options& options) {
   for (int i = 0; i < 3; ++i) x = layers::fc(x, options.hidden, {.act = "relu"});
   const VarRef prob = layers::fc(x, 2, {.act = "softmax"});
   const VarRef loss = layers::mean(layers::cross_entropy(prob, label));
+  MILLRACE_RETURN_IF_ERROR(save_main(net, options.out + "/forward.pb"));
+  MILLRACE_RETURN_IF_ERROR(save_program(net.startup(), options.out + "/forward_startup.pb", true));
   MILLRACE_RETURN_IF_ERROR(net.minimize(loss, {.learning_rate = 1e-3}).status());
-  // The trainer fetches rows from the servers; the table stays there.
-  const std::unique_ptr<Program> main = net.main().clone();
-  for (Op& op : main->root().ops()) {
-    if (op.type() == "lookup_table" || op.type() == "lookup_table_grad")
-      op.set_bool("remote_prefetch", true);
-  }
-  MILLRACE_RETURN_IF_ERROR(save_program(*main, options.out + "/main.pb", true));
+  MILLRACE_RETURN_IF_ERROR(save_main(net, options.out + "/main.pb"));
   MILLRACE_RETURN_IF_ERROR(save_program(net.startup(), options.out + "/startup.pb", true));
   return loss.name();
 }

@@ -230,6 +230,35 @@ TEST(ApiHybridFleet, SavedAndContinuedItEndsWithTheSameBits) {
   EXPECT_EQ(rest, std::vector<float>(losses.begin() + 3, losses.end()));
 }
 
+// Worker 0 fails before worker 1 comes. In the next job worker 1 is the first to come.
+TEST(ApiHybridFleet, AJobThatNeverBeganDoesNotDisturbTheNextOne) {
+  Place place = in_one_process();
+  Place short_wait = place;
+  short_wait.worker.deadline = std::chrono::milliseconds(100);
+  {
+    Fleet first = process_of(place, false, 0, Sgd{});
+    EXPECT_EQ(first.init_worker(short_wait.worker).code(), StatusCode::kDistributed);
+  }
+  Fleet server = process_of(place, true, 0, Sgd{});
+  check(server.init_server());
+  Fleet other = process_of(place, true, 1, Sgd{});
+  check(other.init_server());
+  std::vector<std::thread> threads;
+  threads.emplace_back([&] { check(server.run_server()); });
+  threads.emplace_back([&] { check(other.run_server()); });
+  for (const int worker : {1, 0}) {
+    threads.emplace_back([&, worker] {
+      Fleet fleet = process_of(place, false, worker, Sgd{});
+      check(fleet.init_worker(
+          {.wait_for_servers = std::nullopt, .deadline = std::chrono::seconds(20)}));
+      check(fleet.step(hybrid_batch(0, worker, 1)).status());
+      check(fleet.stop_worker());
+    });
+    if (worker == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 // What is started with one half of a saved job ends before its first step.
 TEST(ApiHybridFleet, OneHalfOfASavedJobIsRefused) {
   const TempFolder folder;
