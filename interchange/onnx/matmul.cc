@@ -38,6 +38,13 @@ std::string swap_last(OpContext& c, const std::string& value, int64_t rank) {
   return c.transpose(value, order);
 }
 
+// ONNX Runtime 1.32 fuses the transposition of a matrix with its product, and ignores it where the
+// other operand is a vector. So the vector is a matrix with one column.
+std::string times_vector(OpContext& c, const std::string& matrices, int64_t rank,
+                         const std::string& vector) {
+  return c.squeeze(c.node("MatMul", {matrices, c.unsqueeze(vector, {1})}), {rank - 1});
+}
+
 Status matmul(OpContext& c) {
   const bool is_v2 = c.op().type() == "matmul_v2";
   const bool trans_x = c.attr<bool>(is_v2 ? "trans_x" : "transpose_X");
@@ -50,7 +57,8 @@ Status matmul(OpContext& c) {
   if (!is_v2 && (rank_x == 1 || rank_y == 1)) return c.refuse("a product with a vector operand");
   if (trans_x && rank_x > 1) x = swap_last(c, x, rank_x);
   if (trans_y && rank_y > 1) y = swap_last(c, y, rank_y);
-  std::string out = c.node("MatMul", {x, y});
+  const bool has_vector = rank_x > 1 && rank_y == 1;
+  std::string out = has_vector ? times_vector(c, x, rank_x, y) : c.node("MatMul", {x, y});
   if (!is_v2) {
     const auto alpha = c.attr<float>("alpha");
     if (alpha != 1) out = c.node("Mul", {out, c.scalar(alpha, c.dtype("X"))});
@@ -65,7 +73,7 @@ Status batched_product(OpContext& c) {
 }
 
 Status matrix_vector(OpContext& c) {
-  c.set("Out", c.node("MatMul", {c.in("X"), c.in("Vec")}));
+  c.set("Out", times_vector(c, c.in("X"), 2, c.in("Vec")));
   return Ok();
 }
 

@@ -35,6 +35,20 @@ Status blend(const Tensor& param, const Tensor& copy, double lambda, Tensor& loc
   return Ok();
 }
 
+// Calls fn(op, sum) for every sum of the block; the sum is null if it is no single i64.
+template <typename Fn>
+Status each_sum(const ServerBlock& block, Fn fn) {
+  for (const Op& op : block.block().ops()) {
+    if (op.type() != "sum") continue;
+    const Value* const value = block.find(op.first_output("Out"));
+    const auto* sum = value == nullptr ? nullptr : value->get_if<Tensor>();
+    const bool is_number =
+        sum != nullptr && sum->initialized() && sum->dtype() == DType::kInt64 && sum->numel() == 1;
+    MILLRACE_RETURN_IF_ERROR(fn(op, is_number ? sum : nullptr));
+  }
+  return Ok();
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<AsyncPushes>> AsyncPushes::create(ServerCore& core) {
@@ -44,7 +58,8 @@ StatusOr<std::unique_ptr<AsyncPushes>> AsyncPushes::create(ServerCore& core) {
     ServerBlock& block = *core.block(core.plan.lr_block);
     const BlockLock lock = block.lock();
     MILLRACE_RETURN_IF_ERROR(pushes->reset_counters(block));
-    MILLRACE_RETURN_IF_ERROR(block.run().with_note("for the learning rate at the start"));
+    MILLRACE_RETURN_IF_ERROR(
+        pushes->compute_rates(block).with_note("for the learning rate at the start"));
   }
   return pushes;
 }
@@ -63,18 +78,13 @@ Status AsyncPushes::add_tables() {
 }
 
 // Resets the trainers' counters, whatever values the startup program gave them: the first gradients
-// get the learning rate of step 0, or of the last step of a loaded job. The loaded sum has the
-// steps of all trainers together (below 0: the save had none).
+// get the learning rate of step 0, or of the step after the last one of a loaded job. The loaded
+// sum is the number of that step, of all trainers together (-1: none).
 Status AsyncPushes::reset_counters(const ServerBlock& block) const {
-  for (const Op& op : block.block().ops()) {
-    if (op.type() != "sum") continue;
+  return each_sum(block, [&](const Op& op, const Tensor* sum) -> Status {
     const auto counters = op.input("X");
-    const Value* const sum = block.find(op.first_output("Out"));
-    const auto* const loaded = sum == nullptr ? nullptr : sum->get_if<Tensor>();
-    int64_t counted = 0;
-    if (core_.options.continues && loaded != nullptr && loaded->initialized() &&
-        loaded->dtype() == DType::kInt64 && loaded->numel() == 1)
-      counted = std::max<int64_t>(0, *loaded->data<int64_t>());
+    const bool is_loaded = core_.options.continues && sum != nullptr;
+    const int64_t counted = is_loaded ? std::max<int64_t>(0, *sum->data<int64_t>() + 1) : 0;
     for (size_t t = 0; t < counters.size(); ++t) {
       Value* const value = block.find(counters[t]);
       if (counters[t] != names::trainer(op.first_output("Out"), static_cast<int64_t>(t)) ||
@@ -83,8 +93,22 @@ Status AsyncPushes::reset_counters(const ServerBlock& block) const {
       MILLRACE_RETURN_IF_ERROR(fill_zeros(value->as<Tensor>(), DType::kInt64, {1}));
       if (t == 0) *value->as<Tensor>().data<int64_t>() = counted;
     }
-  }
-  return Ok();
+    return Ok();
+  });
+}
+
+// The rates are those of the next step. The sum is left at the number of the last step, as one
+// process and a synchronous job leave it, because it is saved and loaded.
+Status AsyncPushes::compute_rates(ServerBlock& block) const {
+  MILLRACE_RETURN_IF_ERROR(block.run());
+  return each_sum(block, [&](const Op& op, const Tensor* sum) -> Status {
+    const auto counters = op.input("X");
+    if (sum == nullptr || counters.empty() ||
+        counters[0] != names::trainer(op.first_output("Out"), 0))
+      return Ok();
+    --*block.find(op.first_output("Out"))->get_if<Tensor>()->data<int64_t>();
+    return Ok();
+  });
 }
 
 Status AsyncPushes::push(int trainer, const RequestItem& item) {
@@ -155,7 +179,7 @@ Status AsyncPushes::count(const std::string& counter, int64_t steps) {
     return InvalidArgument("counter '{}' must be a single i64, found {}", counter,
                            describe(*var->value));
   *tensor->data<int64_t>() += steps;
-  return block.run();
+  return compute_rates(block);
 }
 
 // One lock covers both the value that the trainer reads and the record of it, so that they agree.

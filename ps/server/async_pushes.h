@@ -39,6 +39,7 @@ class AsyncPushes {
   explicit AsyncPushes(ServerCore& core) : core_(core) {}
   Status add_tables();
   [[nodiscard]] Status reset_counters(const ServerBlock& block) const;
+  Status compute_rates(ServerBlock& block) const;
   Status run_compensated(ServerBlock& block, int trainer);
   Status replace_param(int trainer, const RequestItem& item);
 

@@ -88,6 +88,14 @@ TEST_F(ExportOnnx, ExponentsOfLogSoftmaxAreClipped) {
   EXPECT_THAT(types(model()), ElementsAre("Softmax"));
 }
 
+// ONNX Runtime 1.32 ignores the transposition before a product with a vector.
+TEST_F(ExportOnnx, AVectorIsMultipliedAsAMatrix) {
+  program_.var("v", {4});
+  program_.feed("v", 1);
+  op("matmul_v2", {4, 3}, {3}).set_input("Y", "v").set_bool("trans_x", true);
+  EXPECT_THAT(types(model()), ElementsAre("Transpose", "Unsqueeze", "MatMul", "Squeeze"));
+}
+
 TEST_F(ExportOnnx, ParametersAreInitializers) {
   program_.var("x", {-1, 2}).param("w", {2, 1}).var("y", {-1, 1});
   program_.feed("x", 0);

@@ -182,6 +182,11 @@ block 2 parent=0 {
     trainer_ = std::make_unique<DirectTrainer>(*server_, 0, 7);
     trainer_->hello();
   }
+  int64_t steps() {
+    Reply reply;
+    EXPECT_TRUE(trainer_->call(protocol::GetNow{.names = {"steps"}}, reply).ok());
+    return *reply.values.at(0).get_if<Tensor>()->data<int64_t>();
+  }
   float rate() { return trainer_->floats_of(protocol::GetNow{.names = {"rate"}}).at(0); }
 
   std::unique_ptr<DirectServer> server_;
@@ -199,9 +204,14 @@ TEST_F(RateBlock, BeginsWithStepZero) {
               HasSubstr("counter 'w' must be a single i64, found f32 [2]"));
 }
 
-TEST_F(RateBlock, ContinuesFromTheStepsOfAllTrainers) {
+// Step 6 of the loaded job is done, as in a file that one process writes.
+TEST_F(RateBlock, ContinuesAfterTheStepsOfAllTrainers) {
   start(6, true);
-  EXPECT_EQ(rate(), 4);
+  EXPECT_EQ(rate(), 4.5F);
+  EXPECT_EQ(steps(), 6);
+  ASSERT_TRUE(trainer_->call(protocol::Count{.counter = "steps.trainer_1", .steps = 3}).ok());
+  EXPECT_EQ(rate(), 6);
+  EXPECT_EQ(steps(), 9) << "the number of the last step, which is saved";
 }
 
 TEST_F(RateBlock, BeginsWithStepZeroWhereTheSaveHadNoSteps) {
