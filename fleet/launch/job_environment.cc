@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include <fmt/ranges.h>
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
 #include <unistd.h>
@@ -129,6 +131,50 @@ void remark_barrier(const EnvironmentReader& read, std::vector<std::string>& rem
       "FLAGS_LAUNCH_BARRIER=0 has no effect on the tools: trainers always wait for their servers");
 }
 
+// Checks for values that are not finite, and limits of calls, which the tools take as options.
+void remark_flags(const EnvironmentReader& read, std::vector<std::string>& remarks) {
+  constexpr std::pair<const char*, const char*> kOptions[] = {
+      {"FLAGS_check_nan_inf", "--check-nan"},
+      {"FLAGS_check_nan_inf_level", "--check-nan"},
+      {"PADDLE_INF_NAN_SKIP_OP", "--check-nan"},
+      {"PADDLE_INF_NAN_SKIP_ROLE", "--check-nan"},
+      {"PADDLE_INF_NAN_SKIP_VAR", "--check-nan"},
+      {"FLAGS_rpc_deadline", "--deadline-ms"},
+      {"FLAGS_rpc_retry_times", "--reconnect-timeout-ms"},
+  };
+  for (const auto& [name, option] : kOptions) {
+    const std::string value = read(name).value_or("");
+    if (value.empty() || value == "0" || llvm::StringRef(value).equals_insensitive("false"))
+      continue;
+    remarks.push_back(
+        fmt::format("{}={} has no effect on the tools, which have {}", name, value, option));
+  }
+}
+
+// oneDNN uses all instructions of the processor where it does not know the name.
+void remark_instructions(const EnvironmentReader& read, std::vector<std::string>& remarks) {
+  constexpr const char* kKnown[] = {"ALL",
+                                    "DEFAULT",
+                                    "SSE41",
+                                    "AVX",
+                                    "AVX2",
+                                    "AVX2_VNNI",
+                                    "AVX512_MIC",
+                                    "AVX512_MIC_4OPS",
+                                    "AVX512_CORE",
+                                    "AVX512_CORE_VNNI",
+                                    "AVX512_CORE_BF16",
+                                    "AVX512_CORE_AMX"};
+  for (const char* const name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
+    const std::string value = read(name).value_or("");
+    const bool known = llvm::any_of(
+        kKnown, [&](const char* isa) { return llvm::StringRef(value).equals_insensitive(isa); });
+    if (value.empty() || known) continue;
+    remarks.push_back(fmt::format("{}={} has no effect: expected one of {}", name, value,
+                                  fmt::join(kKnown, ", ")));
+  }
+}
+
 StatusOr<JobEnvironment> read_paddle(const EnvironmentReader& read) {
   JobEnvironment job;
   job.source = "PADDLE";
@@ -245,6 +291,8 @@ std::vector<std::string> unread_variables(const EnvironmentReader& read) {
   std::vector<std::string> remarks;
   remark_gloo(read, remarks);
   remark_barrier(read, remarks);
+  remark_flags(read, remarks);
+  remark_instructions(read, remarks);
   return remarks;
 }
 

@@ -46,7 +46,8 @@ extern const char* const kJobKeyVariable;
 /// Its value; empty if it is not set.
 std::string job_key_file(const EnvironmentReader& read);
 
-/// Variables of the original that are set but have no effect on the tools, one line each.
+/// Variables of the original and of oneDNN that are set but have no effect on the tools, one line
+/// each.
 std::vector<std::string> unread_variables(const EnvironmentReader& read);
 
 /// Splits "host:port,host:port"; drops blanks and empty entries.

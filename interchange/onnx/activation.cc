@@ -64,13 +64,21 @@ Status selu(OpContext& c) {
   return Ok();
 }
 
+// The ops keep NaN, of which nodes that compare with a threshold make 0.
+std::string with_nan(OpContext& c, const std::string& x, const std::string& result) {
+  return c.node("Where", {c.node("IsNaN", {x}), x, result});
+}
+
 Status thresholded_relu(OpContext& c) {
-  c.set("Out", c.node("ThresholdedRelu", {c.in("X")}, {{"alpha", c.attr<float>("threshold")}}));
+  const std::string x = c.in("X");
+  c.set("Out",
+        with_nan(c, x, c.node("ThresholdedRelu", {x}, {{"alpha", c.attr<float>("threshold")}})));
   return Ok();
 }
 
 Status hard_shrink(OpContext& c) {
-  c.set("Out", c.node("Shrink", {c.in("X")}, {{"lambd", c.attr<float>("threshold")}}));
+  const std::string x = c.in("X");
+  c.set("Out", with_nan(c, x, c.node("Shrink", {x}, {{"lambd", c.attr<float>("threshold")}})));
   return Ok();
 }
 
@@ -81,7 +89,9 @@ Status softshrink(OpContext& c) {
   const std::string low = c.scalar(-lambda, c.dtype("X"));
   const std::string below = c.node(
       "Where", {c.node("Less", {x, low}), c.node("Sub", {x, low}), c.scalar(0, c.dtype("X"))});
-  c.set("Out", c.node("Where", {c.node("Greater", {x, high}), c.node("Sub", {x, high}), below}));
+  c.set("Out",
+        with_nan(c, x,
+                 c.node("Where", {c.node("Greater", {x, high}), c.node("Sub", {x, high}), below})));
   return Ok();
 }
 

@@ -229,6 +229,17 @@ std::string candidates(OpContext& c, const std::string& scores) {
   return c.node("Where", {is_background, low, result});
 }
 
+// Boxes for the selection: one whose corners are swapped overlaps no other, while ONNX would put
+// them in order. Without an area it overlaps none either.
+std::string ordered_boxes(OpContext& c, const std::string& boxes) {
+  const std::string low = c.slice(boxes, 2, 0, 2);
+  const std::string high = c.slice(boxes, 2, 2, 4);
+  const std::string swapped =
+      c.reduce("ReduceMax", c.cast(c.node("Less", {high, low}), DType::kInt32), {2}, true);
+  const std::string point = c.node("Concat", {low, low}, {{"axis", int64_t{2}}});
+  return c.node("Where", {c.cast(swapped, DType::kBool), point, boxes});
+}
+
 // Of the rows (image, class, box), which are ordered by image, class and falling score, those that
 // are among the best keep_top_k of their image.
 std::string best_of_image(OpContext& c, const std::string& selected, const std::string& score,
@@ -270,10 +281,11 @@ Status multiclass_nms(OpContext& c) {
   const std::string scores = c.in("Scores");
   // Such boxes are one larger, but boxes less than one apart do not overlap.
   if (!c.attr<bool>("normalized")) return c.refuse("boxes with pixels as corners (normalized)");
-  std::string selected = c.node(
-      "NonMaxSuppression", {boxes, candidates(c, scores), c.graph().ints({INT32_MAX}),
-                            c.graph().numbers({c.attr<float>("nms_threshold")}, dtype, {1}),
-                            c.graph().numbers({c.attr<float>("score_threshold")}, dtype, {1})});
+  std::string selected =
+      c.node("NonMaxSuppression",
+             {ordered_boxes(c, boxes), candidates(c, scores), c.graph().ints({INT32_MAX}),
+              c.graph().numbers({c.attr<float>("nms_threshold")}, dtype, {1}),
+              c.graph().numbers({c.attr<float>("score_threshold")}, dtype, {1})});
   std::string score = c.node("GatherND", {scores, selected});
   if (const auto most = c.attr<int64_t>("keep_top_k"); most > -1) {
     const std::string kept = best_of_image(c, selected, score, most);

@@ -9,24 +9,27 @@ Status infer(InferContext& ctx) {
   return infer_broadcast(ctx, "X", "Y", "Out", ctx.attr<int32_t>("axis"));
 }
 
-// Attribute whole_operands lists operands that a pass assumed not to be broadcast, because their
-// declared dims are unknown. Checked at run time.
+// Attribute whole_operands lists operands that a pass assumed not to be broadcast, because they are
+// declared with the dims of the result. Checked at run time.
 Status infer_sum(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(infer(ctx));
   for (const std::string& slot : ctx.attr<std::vector<std::string>>("whole_operands")) {
     const VarMeta& own = ctx.input(slot);
     const VarMeta& other = ctx.input(slot == "X" ? "Y" : "X");
-    if (!own.has_shape || !other.has_shape || own.rank() < other.rank()) continue;
-    const auto axis = ctx.attr<int32_t>("axis");
-    const size_t behind = own.rank() - other.rank();
-    const size_t shift = axis < 0 || behind == 0 ? behind : static_cast<size_t>(axis);
-    for (size_t i = 0; i < other.rank(); ++i) {
-      if (own.dims[shift + i] != 1 || other.dims[i] <= 1) continue;
-      return ctx.error(
-          "{} {} is broadcast to the other operand {}, but a pass assumed that it is not, because "
-          "both are declared with the same unknown dims; run without passes (--optimize false)",
-          slot, dims_text(own.dims), dims_text(other.dims));
+    if (!own.has_shape || !other.has_shape) continue;
+    bool broadcast = own.rank() < other.rank();
+    if (!broadcast) {
+      const auto axis = ctx.attr<int32_t>("axis");
+      const size_t behind = own.rank() - other.rank();
+      const size_t shift = axis < 0 || behind == 0 ? behind : static_cast<size_t>(axis);
+      for (size_t i = 0; i < other.rank(); ++i)
+        broadcast = broadcast || (own.dims[shift + i] == 1 && other.dims[i] > 1);
     }
+    if (!broadcast) continue;
+    return ctx.error(
+        "{} {} is broadcast to the other operand {}, but a pass assumed that it is not, because "
+        "both are declared with the same dims; run without passes (--optimize false)",
+        slot, dims_text(own.dims), dims_text(other.dims));
   }
   return Ok();
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
 
@@ -205,7 +206,7 @@ StatusOr<std::shared_ptr<const UpdateOp>> UpdateOp::create(UpdateOpOptions optio
   for (float& value : values) states.push_back(&value);
   float weight = 0;
   const float grad = 0;
-  MILLRACE_RETURN_IF_ERROR(op->update(1, &weight, states, &grad, 0));
+  MILLRACE_RETURN_IF_ERROR(op->update(1, &weight, states, &grad, 1));
   return std::shared_ptr<const UpdateOp>(std::move(op));
 }
 
@@ -253,7 +254,9 @@ Status UpdateOp::update(int64_t count, float* weights, std::span<float* const> s
   for (size_t i = 0; i < slots.size(); ++i)
     std::copy_n(states[i], elements(i), own->states[i]->data<float>());
   std::vector<Value> none;
-  MILLRACE_RETURN_IF_ERROR(own->program->run({}, {}, none));
+  // without the location, which is none of the job's programs
+  if (const Status status = own->program->run({}, {}, none); !status.ok())
+    return {status.code(), fmt::format("{}: {}", options_.type, status.message())};
   std::copy_n(own->param->data<float>(), count, weights);
   for (size_t i = 0; i < slots.size(); ++i)
     std::copy_n(own->states[i]->data<float>(), elements(i), states[i]);

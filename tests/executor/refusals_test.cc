@@ -5,6 +5,8 @@
 
 #include "executor/executor.h"
 #include "executor/standard_runtime.h"
+#include "framework/text_form/parse.h"
+#include "ops/backward/append_backward.h"
 #include "tests/executor/values.h"
 
 namespace millrace::executor {
@@ -152,6 +154,50 @@ TEST_F(RefusalsTest, RefusesAConditionOfAnAllReduceThatIsNoBool) {
   std::vector<Value> results;
   EXPECT_THAT(prepare(*program)->run(feeds, {"y"}, results).to_string(),
               HasSubstr("Cond must be one bool, found f32 [1]"));
+}
+
+// A pass lets both operands share the gradient of the sum. A value with other dims than declared,
+// as a startup program may make it, would need a sum over rows.
+TEST_F(RefusalsTest, OperandsOfSumsThatAreSmallerThanDeclared) {
+  auto program = parse_program(R"(# millrace program 1
+block 0 {
+  param p: f32(3, 2)
+  param w: f32(2, 2)
+  var x: f32(3, 2)
+  var h: f32(3, 2)
+  var a: f32(3, 2)
+  var c: f32(3, 2)
+  var z: f32(3, 2)
+  var loss: f32(1)
+  mul X=x Y=w -> Out=h
+  tanh X=h -> Out=a
+  tanh X=p -> Out=c
+  elementwise_add X=a Y=c -> Out=z
+  mean X=z -> Out=loss
+}
+)",
+                               "sum");
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  ops::BackwardRequest request;
+  request.loss = "loss";
+  ASSERT_TRUE(ops::append_backward(*runtime_->ops, **program, request).ok());
+  (*program)->root().append_op("scale").set_input("X", "w").set_output("Out", "w");  // trains
+  NamedValues feeds;
+  feeds["x"] = tensor_value({3, 2}, {1, 2, 3, 4, 5, 6});
+  scope_.local("w") = tensor_value({2, 2}, {1, 2, 3, 4});
+  std::vector<Value> results;
+  const auto run = [&](const Dims& dims, bool optimize) {
+    scope_.local("p") = tensor_value(
+        {dims.begin(), dims.end()},
+        std::vector<float>(dims.size() == 2 ? static_cast<size_t>(dims[0] * dims[1]) : 2));
+    return prepare(**program, optimize)->run(feeds, {"p@GRAD"}, results);
+  };
+  EXPECT_TRUE(run({3, 2}, true).ok());
+  for (const Dims& dims : {Dims{1, 2}, Dims{2}}) {
+    EXPECT_TRUE(run(dims, false).ok());
+    EXPECT_EQ(results[0].get_if<Tensor>()->dims(), llvm::ArrayRef<int64_t>(dims));
+    EXPECT_THAT(run(dims, true).to_string(), HasSubstr("is broadcast to the other operand"));
+  }
 }
 
 }  // namespace

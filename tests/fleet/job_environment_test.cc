@@ -49,6 +49,22 @@ TEST(JobEnvironmentTest, TellsWhatNobodyReads) {
   }
   EXPECT_THAT(remarks({{"FLAGS_LAUNCH_BARRIER", "0"}}),
               ElementsAre(HasSubstr("FLAGS_LAUNCH_BARRIER=0 has no effect")));
+  EXPECT_THAT(remarks({{"FLAGS_check_nan_inf", "0"}, {"FLAGS_check_nan_inf_level", "0"}}),
+              IsEmpty());
+  for (const char* const name :
+       {"FLAGS_check_nan_inf", "FLAGS_check_nan_inf_level", "PADDLE_INF_NAN_SKIP_OP",
+        "PADDLE_INF_NAN_SKIP_ROLE", "PADDLE_INF_NAN_SKIP_VAR"})
+    EXPECT_THAT(remarks({{name, "1"}}),
+                ElementsAre(name + std::string("=1 has no effect on the tools, which have "
+                                               "--check-nan")));
+  EXPECT_THAT(remarks({{"FLAGS_rpc_deadline", "9"}, {"FLAGS_rpc_retry_times", "2"}}),
+              ElementsAre(HasSubstr("have --deadline-ms"), HasSubstr("--reconnect-timeout-ms")));
+  for (const char* const name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {
+    EXPECT_THAT(remarks({{name, "avx2"}}), IsEmpty());
+    EXPECT_THAT(remarks({{name, "AVX512"}}),
+                ElementsAre(HasSubstr(name + std::string("=AVX512 has no effect: expected one of "
+                                                         "ALL, DEFAULT"))));
+  }
 }
 
 // All settings of a launcher, as one text.

@@ -1,5 +1,7 @@
 // Models that the export writes: inputs, outputs and nodes; and what it refuses.
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <onnx/onnx_pb.h>
@@ -94,6 +96,40 @@ TEST_F(ExportOnnx, AVectorIsMultipliedAsAMatrix) {
   program_.feed("v", 1);
   op("matmul_v2", {4, 3}, {3}).set_input("Y", "v").set_bool("trans_x", true);
   EXPECT_THAT(types(model()), ElementsAre("Transpose", "Unsqueeze", "MatMul", "Squeeze"));
+}
+
+// Nodes that compare with a threshold would make 0 of it.
+TEST_F(ExportOnnx, NanStaysNan) {
+  for (const char* const type : {"hard_shrink", "softshrink", "thresholded_relu"}) {
+    program_ = ProgramBuilder();
+    op(type, {-1, 3}, {-1, 3});
+    const ::onnx::ModelProto made = model();
+    const auto& last = *made.graph().node().rbegin();
+    EXPECT_EQ(last.op_type(), "Where") << type;
+    EXPECT_EQ(last.input(1), "x") << type;
+    EXPECT_THAT(types(made), Contains("IsNaN")) << type;
+  }
+}
+
+// ONNX would put their corners in order, so that they overlap others.
+TEST_F(ExportOnnx, BoxesWithSwappedCornersBecomePoints) {
+  program_.var("b", {1, 3, 4}).var("s", {1, 2, 3}).var("y", {-1, 6});
+  program_.feed("b", 0);
+  program_.feed("s", 1);
+  program_.op("multiclass_nms", {{"BBoxes", {"b"}}, {"Scores", {"s"}}}, {{"Out", {"y"}}})
+      .set_float("score_threshold", 0.1F)
+      .set_int("nms_top_k", -1)
+      .set_int("keep_top_k", -1);
+  program_.fetch("y", 0);
+  const ::onnx::ModelProto made = model();
+  std::string boxes;
+  for (const auto& node : made.graph().node())
+    if (node.op_type() == "NonMaxSuppression") boxes = node.input(0);
+  const auto maker = std::ranges::find_if(
+      made.graph().node(), [&](const auto& node) { return node.output(0) == boxes; });
+  ASSERT_NE(maker, made.graph().node().end());
+  EXPECT_EQ(maker->op_type(), "Where");
+  EXPECT_EQ(maker->input(2), "b");
 }
 
 TEST_F(ExportOnnx, ParametersAreInitializers) {

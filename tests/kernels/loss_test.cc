@@ -130,6 +130,16 @@ TEST(Ftrl, TakesTheSignOfL1) {
   EXPECT_THAT(op.values("Param0"), near_loss({-1.5, 1.5}));
 }
 
+// Its formula divides by the rate; a schedule may bring it to 0.
+TEST(Ftrl, RefusesARateOfZero) {
+  RunOp op("ftrl");
+  op.in("Param", {1}, {1}).in("Grad", {1}, {1}).in("LearningRate", {1}, {0});
+  op.in("SquaredAccumulator", {1}, {1}).in("LinearAccumulator", {1}, {1});
+  op.out_in_place("ParamOut", "Param").out_in_place("SquaredAccumOut", "SquaredAccumulator");
+  op.out_in_place("LinearAccumOut", "LinearAccumulator");
+  EXPECT_THAT(op.run_text(), HasSubstr("LearningRate is 0, by which ftrl divides"));
+}
+
 TEST(BceLoss, RefusesWhatIsNoProbability) {
   for (const double wrong : {1.25, -0.25}) {
     RunOp op("bce_loss");

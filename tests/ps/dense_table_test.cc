@@ -223,6 +223,21 @@ TEST(DenseTableTest, UpdatesThatDoNotFitAreRefused) {
   EXPECT_FALSE(UpdateOp::create({"momentum", "", {0}}).ok());
 }
 
+// Such a table can be made, as its rate comes later; the error has no place in a program.
+TEST(DenseTableTest, FtrlNeedsARate) {
+  const auto ftrl = update_op("ftrl", "l1&0.1#l2&0.1#lr_power&-0.5", {0.1F, 0});
+  float weight = 1;
+  float square = 0.1F;
+  float linear = 0;
+  const float grad = 1;
+  const std::vector<float*> states{&square, &linear};
+  EXPECT_EQ(ftrl->update(1, &weight, states, &grad, 0).to_string(),
+            "error: ftrl: LearningRate is 0, by which ftrl divides");
+  EXPECT_EQ(weight, 1);
+  EXPECT_TRUE(ftrl->update(1, &weight, states, &grad, 0.5F).ok());
+  EXPECT_NE(weight, 1);
+}
+
 TEST(DenseTableTest, ShowsItsColumns) {
   DenseTableOptions options;
   options.elements = 2;

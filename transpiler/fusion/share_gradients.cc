@@ -16,8 +16,8 @@ namespace {
 constexpr const char* kWhole = "whole_operands";
 
 // The gradient of an operand of a sum is a copy of the gradient of the result if the operand has
-// the shape of the result; then its readers can read the latter. If dims are unknown before a run,
-// the sum op checks them at run time.
+// the shape of the result; then its readers can read the latter. Values may have other dims than
+// declared, so the sum op checks them at run time.
 class ShareGradients final : public Pass {
  public:
   explicit ShareGradients(const PassOptions& options) : keep_(options.strings("keep")) {}
@@ -56,19 +56,18 @@ class ShareGradients final : public Pass {
     return is_it ? sum : nullptr;
   }
 
-  // True if the operand has the dims of the result in every run. If the declarations do not
-  // determine that, the sum op is marked to check it.
+  // True if the operand has the dims of the result in every run, which the sum op is marked to
+  // check. Without a sum op the declarations must determine it.
   static bool is_surely_whole(const Op& op, llvm::StringRef operand, Op* sum) {
     const Var* const result = op.block().find_var(single_input(op, "Out@GRAD"));
     const llvm::StringRef other = single_input(op, operand == "X" ? "Y" : "X");
     const Var* const beside = other.empty() ? nullptr : op.block().find_var(other);
     const auto is_known = [](int64_t dim) { return dim >= 0; };
-    if (llvm::all_of(result->dims(), is_known)) return true;
     // an operand with smaller, known dims does not extend the result
     if (beside != nullptr && beside->spec().has_tensor() &&
         beside->dims().size() < result->dims().size() && llvm::all_of(beside->dims(), is_known))
       return true;
-    if (sum == nullptr) return false;
+    if (sum == nullptr) return llvm::all_of(result->dims(), is_known);
     std::vector<std::string> whole;
     if (const AttrValue* const before = sum->find_attr(kWhole)) whole = before->strings();
     if (!llvm::is_contained(whole, operand)) whole.push_back(operand.str());

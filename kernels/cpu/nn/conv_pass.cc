@@ -1,7 +1,11 @@
 #include "kernels/cpu/nn/conv_pass.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstring>
+#include <initializer_list>
+#include <memory>
 
 #include <llvm/ADT/STLExtras.h>
 
@@ -78,6 +82,46 @@ void rectify(const dnn::Convolution& spec, Tensor& images) {
         break;
     }
   }
+}
+
+constexpr int64_t kGrain = 65536;  // elements that justify a second thread
+
+// The sum of products with 0 is NaN if there is a value that is not finite.
+bool is_finite(CpuDevice& device, const Tensor& tensor) {
+  constexpr int64_t kLanes = 16;
+  const float* const x = stored<float>(tensor);
+  std::atomic<bool> finite = true;
+  const auto count = static_cast<int64_t>(tensor.storage_bytes() / sizeof(float));
+  device.parallel_for(count, kGrain, [&](int64_t begin, int64_t end) {
+    float sums[kLanes] = {};
+    int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes)
+      for (int64_t k = 0; k < kLanes; ++k) sums[k] += x[i + k] * 0.0F;
+    for (; i < end; ++i) sums[0] += x[i] * 0.0F;
+    for (const float sum : sums)
+      if (std::isnan(sum)) finite = false;
+  });
+  return finite;
+}
+
+// True if the rectifier keeps NaN, of which the library would make 0, and there may be some.
+bool must_keep_nan(CpuDevice& device, const dnn::Convolution& spec, const ConvTensors& t,
+                   const Tensor* bias, const Tensor* residual) {
+  if (spec.rectifier != dnn::Rectifier::kRelu6) return false;
+  const std::initializer_list<const Tensor*> operands{&t.src, &t.weights, bias, residual};
+  return llvm::any_of(operands, [&](const Tensor* x) {
+    return x != nullptr && x->dtype() == DType::kFloat32 && !is_finite(device, *x);
+  });
+}
+
+// relu6 of elements in any order.
+void bound(CpuDevice& device, Tensor& images, float most) {
+  float* const x = stored<float>(images);
+  const auto count = static_cast<int64_t>(images.storage_bytes() / sizeof(float));
+  device.parallel_for(count, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      x[i] = x[i] < 0.0F ? 0.0F : x[i] > most ? most : x[i];  // NaN stays
+  });
 }
 
 }  // namespace
@@ -383,6 +427,14 @@ Status ConvPass::run(CpuDevice& device, const ConvTensors& t, const Layouts& lay
   MILLRACE_ASSIGN_OR_RETURN(const Prepared* const prepared, cache_.get(key, [&] {
     return prepare(device, t, layouts, bias != nullptr, residual != nullptr);
   }));
+  if (conv_pass::must_keep_nan(device, prepared->spec, t, bias, residual)) {
+    if (unbounded_ == nullptr) unbounded_ = std::make_shared<ConvPass>(kind_, attrs_);
+    Layouts own;
+    own.free_result = layouts.free_result;
+    MILLRACE_RETURN_IF_ERROR(unbounded_->run(device, t, own, bias, residual));
+    conv_pass::bound(device, t.dst, fusion_.alpha);
+    return Ok();
+  }
   if (prepared->few_places) {
     MILLRACE_ASSIGN_OR_RETURN(
         const bool done, run_few_places(device, *prepared->few_places, t, layouts.weights_grad));

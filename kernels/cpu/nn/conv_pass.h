@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "kernels/cpu/layouts.h"
@@ -150,6 +151,8 @@ class ConvPass {
   /// Counts forget_weights(); compared with KeptWeights::version.
   int64_t weights_version_ = 0;
   dnn::ShapeCache<Prepared> cache_;  ///< by the dims of the operands
+  /// The same without a rectifier, for operands that may give NaN; null until there are some.
+  std::shared_ptr<ConvPass> unbounded_;
 };
 
 /// Adds bias[c] to all elements of channel c. Element types: float, double.

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/cpu/optimizer/update.h"
+#include "kernels/cpu/scalar.h"
 #include "kernels/registry.h"
 
 // Updates that shrink parameters towards zero by l1 and l2.
@@ -88,6 +90,21 @@ struct Ftrl {
 // A tiny l1 and l2 keep the divisor from being zero if the accumulators are zero.
 constexpr double kFloor = 1e-10;
 
+// Ftrl divides by the rate: 0 would make NaN of all elements.
+Kernel with_rate(const KernelSetup& op, Kernel update) {
+  return [rate = op.input("LearningRate"), grad = op.input("Grad"),
+          param = optimizer::parameter_names(op),
+          update = std::move(update)](const KernelContext& ctx) -> Status {
+    const Tensor* const tensor = ctx.find_in(rate);
+    if (tensor == nullptr || !tensor->initialized()) return update(ctx);
+    MILLRACE_ASSIGN_OR_RETURN(const double number, first_number(*tensor, "LearningRate"));
+    if (number != 0) return update(ctx);
+    const auto* const rows = ctx.in_value(grad).get_if<SelectedRows>();
+    if (rows != nullptr && rows->rows.empty()) return update(ctx);
+    return optimizer::in_parameter(ctx.error("LearningRate is 0, by which ftrl divides"), param, 0);
+  };
+}
+
 StatusOr<Kernel> ftrl(const KernelSetup& op) {
   const double l1 = op.attr<float>("l1") + kFloor;
   const double l2 = op.attr<float>("l2") + kFloor;
@@ -95,16 +112,16 @@ StatusOr<Kernel> ftrl(const KernelSetup& op) {
   auto slots = update_slots(
       op, {{"SquaredAccumulator", "SquaredAccumOut"}, {"LinearAccumulator", "LinearAccumOut"}});
   if (power == -0.5) {
-    return update_kernel<2>(std::move(slots), Sparse::kOwnRows, [=](auto rate) {
-      using T = decltype(rate);
-      return Ftrl<T, Root>{rate, static_cast<T>(l1), static_cast<T>(l2), {}};
-    });
+    return with_rate(op, update_kernel<2>(std::move(slots), Sparse::kOwnRows, [=](auto rate) {
+                       using T = decltype(rate);
+                       return Ftrl<T, Root>{rate, static_cast<T>(l1), static_cast<T>(l2), {}};
+                     }));
   }
-  return update_kernel<2>(std::move(slots), Sparse::kOwnRows, [=](auto rate) {
-    using T = decltype(rate);
-    return Ftrl<T, ProximalPower>{
-        rate, static_cast<T>(l1), static_cast<T>(l2), {static_cast<T>(-power)}};
-  });
+  return with_rate(op, update_kernel<2>(std::move(slots), Sparse::kOwnRows, [=](auto rate) {
+                     using T = decltype(rate);
+                     return Ftrl<T, ProximalPower>{
+                         rate, static_cast<T>(l1), static_cast<T>(l2), {static_cast<T>(-power)}};
+                   }));
 }
 
 }  // namespace
