@@ -47,6 +47,25 @@ int answer(char* error, size_t error_size, Body&& body) {
   return exit_code(status.code());
 }
 
+// The same for calls that open a session, and for those that read or write its parameters.
+template <typename Body>
+int answer_open(mr_session** session, const char* device, char* error, size_t error_size,
+                Body&& body) {
+  if (session != nullptr) *session = nullptr;
+  return answer(error, error_size, [&] {
+    if (session == nullptr) return null_pointer("session", "a pointer");
+    return device == nullptr ? null_pointer("device", "a name") : body();
+  });
+}
+template <typename Body>
+int answer_path(const mr_session* session, const char* path, char* error, size_t error_size,
+                Body&& body) {
+  return answer(error, error_size, [&] {
+    if (session == nullptr) return null_pointer("session", "a session");
+    return path == nullptr ? null_pointer("path", "a path") : body();
+  });
+}
+
 Status open_program(const SessionOptions& options, const char* program, const char* startup,
                     mr_session** session) {
   if (program == nullptr) return null_pointer("program", "a path");
@@ -162,20 +181,14 @@ int mr_open_program(const char* program, const char* startup, int threads, mr_se
 
 int mr_open_model_on(const char* device, const char* folder, int threads, mr_session** session,
                      char* error, size_t error_size) {
-  if (session != nullptr) *session = nullptr;
-  return answer(error, error_size, [&] {
-    if (session == nullptr) return millrace::null_pointer("session", "a pointer");
-    if (device == nullptr) return millrace::null_pointer("device", "a name");
+  return millrace::answer_open(session, device, error, error_size, [&] {
     return millrace::open_model({.threads = threads, .device = device}, folder, session);
   });
 }
 
 int mr_open_program_on(const char* device, const char* program, const char* startup, int threads,
                        mr_session** session, char* error, size_t error_size) {
-  if (session != nullptr) *session = nullptr;
-  return answer(error, error_size, [&] {
-    if (session == nullptr) return millrace::null_pointer("session", "a pointer");
-    if (device == nullptr) return millrace::null_pointer("device", "a name");
+  return millrace::answer_open(session, device, error, error_size, [&] {
     return millrace::open_program({.threads = threads, .device = device}, program, startup,
                                   session);
   });
@@ -202,17 +215,11 @@ int mr_run(mr_session* session, const mr_array* feeds, size_t feed_count,
 }
 
 int mr_load_params(mr_session* session, const char* path, char* error, size_t error_size) {
-  return answer(error, error_size, [&] {
-    if (session == nullptr) return millrace::null_pointer("session", "a session");
-    if (path == nullptr) return millrace::null_pointer("path", "a path");
-    return session->session.load_params(path);
-  });
+  return millrace::answer_path(session, path, error, error_size,
+                               [&] { return session->session.load_params(path); });
 }
 
 int mr_save_params(const mr_session* session, const char* path, char* error, size_t error_size) {
-  return answer(error, error_size, [&] {
-    if (session == nullptr) return millrace::null_pointer("session", "a session");
-    if (path == nullptr) return millrace::null_pointer("path", "a path");
-    return session->session.save_params(path);
-  });
+  return millrace::answer_path(session, path, error, error_size,
+                               [&] { return session->session.save_params(path); });
 }
