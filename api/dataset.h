@@ -82,10 +82,10 @@ struct EpochOptions {
   int threads = 1;
 };
 
-/// What an epoch gave.
+/// Result of an epoch.
 struct EpochResult {
-  int64_t batches = 0;      ///< that were run
-  int64_t examples = 0;     ///< in these batches
+  int64_t batches = 0;      ///< number of batches that were run
+  int64_t examples = 0;     ///< number of examples in these batches
   int64_t left_out = 0;     ///< examples of batches that were not full, with `drop_last`
   double seconds = 0;       ///< of the whole epoch, wall-clock time
   double wait_seconds = 0;  ///< in which no example was available

@@ -33,7 +33,10 @@ typedef enum mr_dtype {
   MR_BFLOAT16 = 22
 } mr_dtype;
 
-/* A dense array in row-major order that does not own its memory. */
+/*
+ * A dense array in row-major order that does not own its memory. Sequence boundaries (LoD) are not
+ * part of it: feeds have none, and those of results are left out.
+ */
 typedef struct mr_array {
   const char* name;    /* of the var */
   int32_t dtype;       /* an mr_dtype */
