@@ -73,7 +73,9 @@ struct EpochOptions {
   /// Receives the fetches of every print_period-th batch; an error ends the epoch. It may read and
   /// set the variables of the program.
   std::function<Status(const EpochStep& step)> on_print = {};
-  int64_t first_batch = 0;  ///< batches before it are read but not run, to continue an epoch
+  /// Batches before it are read but not run, to continue an epoch. More than the epoch has are an
+  /// error (kInvalidArgument).
+  int64_t first_batch = 0;
   /// Hogwild threads of an Executor or PreparedProgram: each runs whole batches, and all use the
   /// same variables. No update is lost, but a variable may change between two ops of a batch, so
   /// results depend on the timing. The threads of the executor are divided among them.

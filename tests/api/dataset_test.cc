@@ -188,6 +188,12 @@ TEST_F(ApiDataset, AnEpochContinuesAtABatch) {
   ASSERT_EQ(all.size(), 4U);
   all.erase(all.begin(), all.begin() + 2);
   EXPECT_EQ(guesses_of(executor, forward, scope, data, 2), all);
+  EXPECT_TRUE(guesses_of(executor, forward, scope, data, 4).empty());
+  // it ended well without a batch
+  const Status beyond =
+      executor.infer_from_dataset(forward.net.main(), scope, data, {.first_batch = 5}).status();
+  EXPECT_EQ(beyond.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(beyond.message(), HasSubstr("first_batch: expected at most 4"));
 }
 
 TEST_F(ApiDataset, CallbacksEndAnEpochAndHaveTheTextOfTheTools) {
