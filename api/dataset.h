@@ -73,7 +73,9 @@ struct EpochOptions {
   /// Receives the fetches of every print_period-th batch; an error ends the epoch. It may read and
   /// set the variables of the program.
   std::function<Status(const EpochStep& step)> on_print = {};
-  int64_t first_batch = 0;  ///< batches before it are read but not run, to continue an epoch
+  /// Batches before it are read but not run, to continue an epoch. More than the epoch has are an
+  /// error (kInvalidArgument).
+  int64_t first_batch = 0;
   /// Hogwild threads of an Executor or PreparedProgram: each runs whole batches, and all use the
   /// same variables. No update is lost, but a variable may change between two ops of a batch, so
   /// results depend on the timing. The threads of the executor are divided among them.
@@ -82,10 +84,10 @@ struct EpochOptions {
   int threads = 1;
 };
 
-/// What an epoch gave.
+/// Result of an epoch.
 struct EpochResult {
-  int64_t batches = 0;      ///< that were run
-  int64_t examples = 0;     ///< in these batches
+  int64_t batches = 0;      ///< number of batches that were run
+  int64_t examples = 0;     ///< number of examples in these batches
   int64_t left_out = 0;     ///< examples of batches that were not full, with `drop_last`
   double seconds = 0;       ///< of the whole epoch, wall-clock time
   double wait_seconds = 0;  ///< in which no example was available

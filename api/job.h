@@ -45,8 +45,8 @@ StatusOr<WrittenJob> write_job(const Program& main, const Program& startup,
 
 /// The input files of one trainer or server.
 struct RoleFiles {
-  std::string program;
-  std::string startup = {};  ///< may be empty
+  std::string program;       ///< file of the program that serves or runs the steps
+  std::string startup = {};  ///< file of the program that runs once before; empty: none
   /// slices.json; empty: the one in the parent of the program's folder, if there is one.
   std::string slices = {};
   std::string params = {};  ///< initial whole variables: npz, or a folder with one file per var

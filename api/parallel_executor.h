@@ -39,16 +39,16 @@ struct ParallelOptions {
   /// the place of `devices`, which must be 1 or the same. With `share_vars_from`: that executor's.
   std::string device = "cpu";
   std::string loss_name = {};  ///< needed for programs that train
-  /// An executor that has run once, and whose variables are used; the scope argument is then
-  /// ignored, and both must not run at the same time. Null: none.
+  /// An executor that has run once, and whose variables are used, and kept; the scope argument is
+  /// then ignored, and both must not run at the same time. Null: none.
   const ParallelExecutor* share_vars_from = nullptr;
   ExecutionStrategy exec_strategy = {};
   BuildStrategy build_strategy = {};
-  SplitRule split = SplitRule::kFloor;
-  int threads = 1;             ///< of all devices together, unless exec_strategy sets it
-  bool optimize = true;        ///< programs are rewritten to run faster
-  bool bf16_products = false;  ///< as in ExecutorOptions
-  bool debug_memory = false;   ///< as in ExecutorOptions
+  SplitRule split = SplitRule::kFloor;  ///< how feeds are divided
+  int threads = 1;                      ///< of all devices together, unless exec_strategy sets it
+  bool optimize = true;                 ///< programs are rewritten to run faster
+  bool bf16_products = false;           ///< as in ExecutorOptions
+  bool debug_memory = false;            ///< as in ExecutorOptions
   uint64_t seed = 0;  ///< initial state of random numbers; each device has its own sequence
   int64_t wait_timeout_ms = 600'000;      ///< how long a device waits for the others
   std::vector<CustomOp> custom_ops = {};  ///< as in ExecutorOptions

@@ -27,7 +27,7 @@ struct TrainerDevices {
   std::string loss_name;  ///< of the trainer's program
   executor::ExecutionStrategy exec_strategy = {};
   executor::BuildStrategy build_strategy = {};
-  executor::SplitRule split = executor::SplitRule::kFloor;
+  executor::SplitRule split = executor::SplitRule::kFloor;  ///< how a batch is divided
 };
 
 /// Settings of a trainer. The tool `run-program --role trainer` has flags of similar names.
@@ -54,7 +54,7 @@ struct TrainerOptions {
 struct TrainerEnding {
   /// Returns parameters and optimizer state from the servers, by original name; slices are joined.
   bool gather = false;
-  std::string params = {};  ///< folder for files of the original; empty: none
+  std::string params = {};  ///< folder for the values, in files of the original; empty: none
   /// Files of programs that fetch the servers' values, in place of generated ones.
   std::vector<std::string> save_programs = {};
   std::string model = {};          ///< folder for an inference model; empty: none
@@ -135,7 +135,8 @@ class Trainer {
   Status go_back();
 
   [[nodiscard]] TrainerStats stats() const;
-  /// Sends what waits, takes leave of the servers, and saves. Call it once.
+  /// Sends the gradients that are still queued, disconnects from the servers, and saves. Call it
+  /// once.
   /// \returns what was gathered
   /// Errors: kUsage for a model without its program, for values of servers without slices.json, and
   /// for files that exist; kDistributed; those of writing.

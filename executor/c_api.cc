@@ -26,8 +26,12 @@ struct mr_session {
 namespace millrace {
 namespace {
 
-Status null_pointer(const std::string& what, const char* expected) {
-  return {StatusCode::kUsage, fmt::format("{}: expected a {}, found null", what, expected)};
+Status null_pointer(const std::string& what, const std::string& expected) {
+  return {StatusCode::kUsage, fmt::format("{}: expected {}, found null", what, expected)};
+}
+
+std::string arrays_text(size_t count) {
+  return fmt::format("{} array{}", count, count == 1 ? "" : "s");
 }
 
 // Runs body(), which returns a Status. A C program cannot catch exceptions.
@@ -43,9 +47,28 @@ int answer(char* error, size_t error_size, Body&& body) {
   return exit_code(status.code());
 }
 
+// The same for calls that open a session, and for those that read or write its parameters.
+template <typename Body>
+int answer_open(mr_session** session, const char* device, char* error, size_t error_size,
+                Body&& body) {
+  if (session != nullptr) *session = nullptr;
+  return answer(error, error_size, [&] {
+    if (session == nullptr) return null_pointer("session", "a pointer");
+    return device == nullptr ? null_pointer("device", "a name") : body();
+  });
+}
+template <typename Body>
+int answer_path(const mr_session* session, const char* path, char* error, size_t error_size,
+                Body&& body) {
+  return answer(error, error_size, [&] {
+    if (session == nullptr) return null_pointer("session", "a session");
+    return path == nullptr ? null_pointer("path", "a path") : body();
+  });
+}
+
 Status open_program(const SessionOptions& options, const char* program, const char* startup,
                     mr_session** session) {
-  if (program == nullptr) return null_pointer("program", "path");
+  if (program == nullptr) return null_pointer("program", "a path");
   MILLRACE_ASSIGN_OR_RETURN(const auto main_program, load_program(program));
   std::shared_ptr<const Program> startup_program;
   if (startup != nullptr) {
@@ -58,7 +81,7 @@ Status open_program(const SessionOptions& options, const char* program, const ch
 }
 
 Status open_model(const SessionOptions& options, const char* folder, mr_session** session) {
-  if (folder == nullptr) return null_pointer("folder", "path");
+  if (folder == nullptr) return null_pointer("folder", "a path");
   MILLRACE_ASSIGN_OR_RETURN(Session opened, Session::open_model(folder, options));
   *session = new mr_session{std::move(opened), {}, {}};
   return Ok();
@@ -90,19 +113,27 @@ StatusOr<Arrays> feeds_of(const mr_array* feeds, size_t count) {
         (feed.dims == nullptr && feed.rank > 0) || !is_valid(static_cast<DType>(feed.dtype)))
       return InvalidArgument("feed {}: expected a name, a dtype, a rank and data", i);
     MILLRACE_RETURN_IF_ERROR(check_bytes(feed, i));
-    arrays[feed.name] = detail::make_array(
-        static_cast<DType>(feed.dtype), {feed.dims, feed.dims + feed.rank}, feed.data, feed.bytes);
+    Array array = detail::make_array(static_cast<DType>(feed.dtype),
+                                     {feed.dims, feed.dims + feed.rank}, feed.data, feed.bytes);
+    if (!arrays.emplace(feed.name, std::move(array)).second)
+      return InvalidArgument("feed {} '{}': expected one feed of that name, found two", i,
+                             feed.name);
   }
   return arrays;
 }
 
-Status run(mr_session& session, const mr_array* feeds, size_t feed_count,
-           const char* const* fetches, size_t fetch_count, mr_array* results) {
+Status run(mr_session* given, const mr_array* feeds, size_t feed_count, const char* const* fetches,
+           size_t fetch_count, mr_array* results) {
+  if (given == nullptr) return null_pointer("session", "a session");
+  if (feeds == nullptr && feed_count > 0) return null_pointer("feeds", arrays_text(feed_count));
+  if (results == nullptr && fetch_count > 0)
+    return null_pointer("results", "room for " + arrays_text(fetch_count));
+  mr_session& session = *given;
   MILLRACE_ASSIGN_OR_RETURN(const Arrays arrays, feeds_of(feeds, feed_count));
   session.names.clear();
   if (fetches != nullptr) {
     for (size_t i = 0; i < fetch_count; ++i)
-      if (fetches[i] == nullptr) return null_pointer(fmt::format("fetch {}", i), "name");
+      if (fetches[i] == nullptr) return null_pointer(fmt::format("fetch {}", i), "a name");
     session.names.assign(fetches, fetches + fetch_count);
   } else {
     session.names = session.session.outputs();
@@ -150,18 +181,14 @@ int mr_open_program(const char* program, const char* startup, int threads, mr_se
 
 int mr_open_model_on(const char* device, const char* folder, int threads, mr_session** session,
                      char* error, size_t error_size) {
-  *session = nullptr;
-  return answer(error, error_size, [&] {
-    if (device == nullptr) return millrace::null_pointer("device", "name");
+  return millrace::answer_open(session, device, error, error_size, [&] {
     return millrace::open_model({.threads = threads, .device = device}, folder, session);
   });
 }
 
 int mr_open_program_on(const char* device, const char* program, const char* startup, int threads,
                        mr_session** session, char* error, size_t error_size) {
-  *session = nullptr;
-  return answer(error, error_size, [&] {
-    if (device == nullptr) return millrace::null_pointer("device", "name");
+  return millrace::answer_open(session, device, error, error_size, [&] {
     return millrace::open_program({.threads = threads, .device = device}, program, startup,
                                   session);
   });
@@ -172,31 +199,27 @@ void mr_close(mr_session* session) {
 }
 
 const char* mr_input_name(const mr_session* session, size_t index) {
-  return millrace::name_at(session->session.inputs(), index);
+  return session == nullptr ? nullptr : millrace::name_at(session->session.inputs(), index);
 }
 
 const char* mr_output_name(const mr_session* session, size_t index) {
-  return millrace::name_at(session->session.outputs(), index);
+  return session == nullptr ? nullptr : millrace::name_at(session->session.outputs(), index);
 }
 
 int mr_run(mr_session* session, const mr_array* feeds, size_t feed_count,
            const char* const* fetches, size_t fetch_count, mr_array* results, char* error,
            size_t error_size) {
   return answer(error, error_size, [&] {
-    return millrace::run(*session, feeds, feed_count, fetches, fetch_count, results);
+    return millrace::run(session, feeds, feed_count, fetches, fetch_count, results);
   });
 }
 
 int mr_load_params(mr_session* session, const char* path, char* error, size_t error_size) {
-  return answer(error, error_size, [&] {
-    if (path == nullptr) return millrace::null_pointer("path", "path");
-    return session->session.load_params(path);
-  });
+  return millrace::answer_path(session, path, error, error_size,
+                               [&] { return session->session.load_params(path); });
 }
 
 int mr_save_params(const mr_session* session, const char* path, char* error, size_t error_size) {
-  return answer(error, error_size, [&] {
-    if (path == nullptr) return millrace::null_pointer("path", "path");
-    return session->session.save_params(path);
-  });
+  return millrace::answer_path(session, path, error, error_size,
+                               [&] { return session->session.save_params(path); });
 }

@@ -7,7 +7,7 @@
  * The C interface: programs and saved models (see executor/session.h).
  *
  * Functions that can fail return 0, or the exit code of the tools for such an error: 2 a null
- * pointer where text is expected, 3 bad input, 4 an op failed, 6 no memory or no disk, 7
+ * pointer where none is allowed, 3 bad input, 4 an op failed, 6 no memory or no disk, 7
  * unsupported, 70 a bug of millrace. They write the message, truncated to error_size bytes
  * including the final zero, to error, which may be null. None lets a C++ exception pass.
  * Thread-safety: one call at a time on a session; any number of sessions.
@@ -33,7 +33,10 @@ typedef enum mr_dtype {
   MR_BFLOAT16 = 22
 } mr_dtype;
 
-/* A dense array in row-major order that does not own its memory. */
+/*
+ * A dense array in row-major order that does not own its memory. Sequence boundaries (LoD) are not
+ * part of it: feeds have none, and those of results are left out.
+ */
 typedef struct mr_array {
   const char* name;    /* of the var */
   int32_t dtype;       /* an mr_dtype */
@@ -57,15 +60,16 @@ int mr_open_program_on(const char* device, const char* program, const char* star
 /* Frees a session and the arrays it returned; null is allowed. */
 void mr_close(mr_session* session);
 
-/* Input and output names of a saved model, by index from 0; null after the last. */
+/* Input and output names of a saved model, by index from 0; null after the last, and without a
+ * session. */
 const char* mr_input_name(const mr_session* session, size_t index);
 const char* mr_output_name(const mr_session* session, size_t index);
 
 /*
  * Runs the program once. results receives fetch_count arrays in the order of fetches; they are
  * owned by the session and valid until its next run. If fetches is null: the first fetch_count
- * outputs of the model. Error 3 for a feed that the program does not have, or whose bytes do not
- * fit its dims, error 6 for one above the limit of a tensor.
+ * outputs of the model. Error 3 for a feed that the program does not have, whose name another feed
+ * has, or whose bytes do not fit its dims, error 6 for one above the limit of a tensor.
  */
 int mr_run(mr_session* session, const mr_array* feeds, size_t feed_count,
            const char* const* fetches, size_t fetch_count, mr_array* results, char* error,

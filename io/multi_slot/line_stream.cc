@@ -211,6 +211,11 @@ Status LineStream::fill() {
   return Ok();
 }
 
+void LineStream::count(std::string_view& line) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (++number_ == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
+}
+
 StatusOr<bool> LineStream::next(std::string_view& line) {
   size_t searched = begin_;
   while (true) {
@@ -219,14 +224,14 @@ StatusOr<bool> LineStream::next(std::string_view& line) {
     if (found != nullptr) {
       line = {buffer_.data() + begin_, found};
       begin_ = static_cast<size_t>(found - buffer_.data()) + 1;
-      ++number_;
+      count(line);
       return true;
     }
     if (at_end_) {
       if (begin_ == end_) return false;
       line = {buffer_.data() + begin_, end_ - begin_};
       begin_ = end_;
-      ++number_;
+      count(line);
       return true;
     }
     searched = end_ - begin_;

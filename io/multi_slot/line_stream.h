@@ -34,14 +34,16 @@ class LineStream {
   explicit LineStream(std::unique_ptr<InputBytes> bytes, size_t piece_bytes = size_t{1} << 20U);
 
   /// The next line without its line end, valid until the next call; false at the end of the file.
-  /// The last line may lack its line end. Errors: those of the bytes; kInvalidData for a line above
-  /// 256 MiB.
+  /// The last line may lack its line end. A byte order mark of UTF-8 is left out. Errors: those of
+  /// the bytes; kInvalidData for a line above 256 MiB.
   StatusOr<bool> next(std::string_view& line);
   /// Number of the last line returned, from 1.
   [[nodiscard]] int64_t number() const { return number_; }
 
  private:
   Status fill();
+  /// Counts a line, and removes the byte order mark of the first one.
+  void count(std::string_view& line);
 
   std::unique_ptr<InputBytes> bytes_;
   std::vector<char> buffer_;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "framework/base/errors.h"
 #include "jobs/data/run_workers.h"
 #include "jobs/stats/step_facts.h"
 
@@ -58,7 +59,14 @@ class EpochLoop {
     const std::lock_guard lock(mutex_);
     ended_ = true;
   }
-  EpochResult take_result() {
+  // Errors: the epoch ended before its first batch.
+  StatusOr<EpochResult> take_result() {
+    const int64_t batches = next_ - 1;  // the last read found none
+    if (batches < options_.first_batch)
+      return InvalidArgument(
+          "options.first_batch: expected at most {}, the batches of the epoch, "
+          "found {}",
+          batches, options_.first_batch);
     result_.left_out = data_.dropped();
     result_.means = means_.means();
     return std::move(result_);
@@ -130,7 +138,7 @@ StatusOr<EpochResult> run_epoch(SlotData& data, const EpochOptions& options, con
   MILLRACE_RETURN_IF_ERROR(run_workers(workers.count, {.work = [&](int w) { return loop.work(w); },
                                                        .leave = workers.leave,
                                                        .stop = [&] { loop.stop(); }}));
-  EpochResult result = loop.take_result();
+  MILLRACE_ASSIGN_OR_RETURN(EpochResult result, loop.take_result());
   result.wait_seconds = data.waited_s() - waited;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

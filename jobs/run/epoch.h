@@ -22,13 +22,13 @@ struct BatchFacts {
 /// How a program runs once for every batch of a pass over examples.
 struct EpochOptions {
   std::vector<std::string> fetches;
-  int64_t first_batch = 0;   ///< batches before it are read, but not run
+  int64_t first_batch = 0;  ///< batches before it are read, but not run; more than there are: error
   int64_t print_period = 0;  ///< batches between calls of `print`; 0: never
   /// Receives the fetches; an error ends the pass.
   std::function<Status(const BatchFacts& facts)> print = {};
 };
 
-/// What a pass gave.
+/// Result of a pass.
 struct EpochResult {
   int64_t batches = 0;      ///< that were run
   int64_t examples = 0;     ///< in these batches

@@ -8,6 +8,7 @@ import threading
 from typing import Callable, Iterable, Mapping
 
 from . import _core
+from ._errors import InvalidArgumentError
 from ._options import arrays_by_name, connection_of, fill, handle_of, listed, option_class, scope_of
 from .datasets import InfersFromDatasets, TrainsFromDatasets
 from .execution import Rows, Scope
@@ -117,7 +118,10 @@ class ParameterServer:
         self._core.serve()
 
     def start(self) -> ParameterServer:
-        """Serves in a thread. :meth:`join` waits for its end."""
+        """Serves in a thread, once. :meth:`join` waits for its end."""
+        if self._thread is not None:
+            raise InvalidArgumentError("start: the server has been started before")
+
         def run():
             try:
                 self._core.serve()
@@ -129,7 +133,10 @@ class ParameterServer:
         return self
 
     def join(self, timeout: float | None = None):
-        """Waits for the end of a server that was started, and raises its error. TimeoutError after ``timeout``."""
+        """Waits for the end of a server that was started, and raises its error. TimeoutError after ``timeout``
+        (seconds)."""
+        if self._thread is None:
+            raise InvalidArgumentError("join: the server has not been started")
         self._thread.join(timeout)
         if self._thread.is_alive():
             raise TimeoutError("the server still serves")

@@ -63,6 +63,19 @@ class JobTest(unittest.TestCase):
     def at(self, *names):
         return os.path.join(self.folder.name, *names)
 
+    def test_a_server_starts_once_and_is_joined_afterwards(self):
+        millrace.transpile(self.main, self.startup, self.at("job"), trainers=1, pservers="a:1")
+        server = millrace.ParameterServer(millrace.server_files(self.at("job"), 0), millrace.Connection.in_process())
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "join: the server has not been started"):
+            server.join()
+        server.start()
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "start: the server has been started before"):
+            server.start()
+        with self.assertRaises(TimeoutError):
+            server.join(0.01)
+        server.stop()
+        server.join(60)
+
     def run_job(self, connection, servers, trainers, steps=10, **server_options):
         """Synchronous trainers with the same batches. Returns the losses of trainer 0 and what it gathers."""
         serving = [millrace.ParameterServer(millrace.server_files(self.at("job"), i), connection, **server_options)

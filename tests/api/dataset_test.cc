@@ -470,6 +470,8 @@ TEST_F(ApiDataset, BadOptionsOfAnEpochAreNamed) {
   EXPECT_THAT(refused({.threads = 0}).message(), HasSubstr("options.threads"));
   EXPECT_THAT(refused({.print_period = 0}).message(), HasSubstr("options.print_period"));
   EXPECT_THAT(refused({.first_batch = -1}).message(), HasSubstr("options.first_batch"));
+  EXPECT_THAT(refused({.first_batch = 5}).message(), HasSubstr("first_batch: expected at most 4"));
+  EXPECT_TRUE(refused({.first_batch = 4}).ok());
   const Status unknown = refused({.fetches = {"none"}});
   EXPECT_EQ(unknown.code(), StatusCode::kNotFound);
   EXPECT_THAT(unknown.to_string(), HasSubstr("in batch 0 of the data set"));

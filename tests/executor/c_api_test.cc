@@ -125,6 +125,51 @@ TEST(CApiDeathTest, ReturnsMemoryThatIsMissingAsAnError) {
   EXPECT_EXIT(run_without_memory(), ::testing::ExitedWithCode(6), "out of memory: a call of the C");
 }
 
+// These calls ended the process.
+TEST(CApi, RefusesNullForASessionAndForArrays) {
+  char error[256];
+  const auto expect_null = [&](int code, const std::string& text) {
+    EXPECT_EQ(code, 2) << text;
+    EXPECT_EQ(error, "error: " + text + ", found null");
+  };
+  const std::string no_session = "session: expected a session";
+  const std::string no_pointer = "session: expected a pointer";
+  mr_array result{};
+  expect_null(mr_open_model(kModel, 1, nullptr, error, sizeof error), no_pointer);
+  expect_null(mr_open_program("p", nullptr, 1, nullptr, error, sizeof error), no_pointer);
+  expect_null(mr_run(nullptr, nullptr, 0, nullptr, 0, &result, error, sizeof error), no_session);
+  expect_null(mr_load_params(nullptr, "p", error, sizeof error), no_session);
+  expect_null(mr_save_params(nullptr, "p", error, sizeof error), no_session);
+  EXPECT_EQ(mr_input_name(nullptr, 0), nullptr);
+  EXPECT_EQ(mr_output_name(nullptr, 0), nullptr);
+  mr_close(nullptr);
+  mr_session* session = nullptr;
+  ASSERT_EQ(mr_open_model(kModel, 1, &session, error, sizeof error), 0) << error;
+  expect_null(mr_run(session, nullptr, 1, nullptr, 1, &result, error, sizeof error),
+              "feeds: expected 1 array");
+  const int64_t dims[] = {1, 3};
+  const float x[] = {1, 2, 3};
+  const mr_array feed{"x", MR_FLOAT32, 2, dims, x, sizeof x};
+  expect_null(mr_run(session, &feed, 1, nullptr, 1, nullptr, error, sizeof error),
+              "results: expected room for 1 array");
+  mr_close(session);
+}
+
+// The later one replaced the earlier one.
+TEST(CApi, RefusesAFeedThatIsGivenTwice) {
+  mr_session* session = nullptr;
+  ASSERT_EQ(mr_open_model(kModel, 1, &session, nullptr, 0), 0);
+  const int64_t dims[] = {1, 3};
+  const float x[] = {1, 2, 3};
+  const mr_array feed{"x", MR_FLOAT32, 2, dims, x, sizeof x};
+  const mr_array twice[] = {feed, feed};
+  mr_array result{};
+  char error[256];
+  EXPECT_EQ(mr_run(session, twice, 2, nullptr, 1, &result, error, sizeof error), 3);
+  EXPECT_STREQ(error, "error: feed 1 'x': expected one feed of that name, found two");
+  mr_close(session);
+}
+
 TEST(CApi, RefusesNullForAName) {
   mr_session* session = nullptr;
   char error[256];

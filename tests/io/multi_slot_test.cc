@@ -441,5 +441,17 @@ TEST_F(MultiSlotFiles, LinesAreWholeWhateverThePieces) {
   }
 }
 
+// It made another value of the first cell, which a hash hides.
+TEST_F(MultiSlotFiles, AByteOrderMarkIsNotText) {
+  for (const std::string text : {"first\nsecond", "first"}) {
+    auto bytes = open_input_bytes(write("lines", "\xEF\xBB\xBF" + text));
+    ASSERT_TRUE(bytes.ok());
+    LineStream lines(*std::move(bytes), 2);
+    std::string_view line;
+    ASSERT_TRUE(*lines.next(line));
+    EXPECT_EQ(line, "first");
+  }
+}
+
 }  // namespace
 }  // namespace millrace::io
