@@ -10,7 +10,6 @@
 #include "executor/gpu/gpu_ops.h"
 #include "executor/overlap/overlap.h"
 #include "framework/base/errors.h"
-#include "framework/base/exceptions.h"
 #include "framework/names.h"
 #include "kernels/cpu/layouts.h"
 #include "kernels/value_kinds.h"
@@ -316,83 +315,6 @@ Status BlockRunner::run_without(const llvm::BitVector& skipped) {
   return run_ops(&skipped);
 }
 
-Status BlockRunner::run_ops(const llvm::BitVector* skipped) {
-  shapes_changed_.store(false, std::memory_order_relaxed);
-  MILLRACE_RETURN_IF_ERROR(overlap_ == nullptr ? run_in_order(0, compiled_ops_.size(), skipped)
-                                               : run_with_overlap());
-  const bool changed = shapes_changed_.load(std::memory_order_relaxed);
-  return arena_is_used_ ? arena_.after_run(table_.data(), changed) : Ok();
-}
-
-Status BlockRunner::run_in_order(size_t first, size_t end, const llvm::BitVector* skipped) {
-  Replays* const replays = replays_for(skipped);
-  size_t i = first;
-  // catches exceptions of all ops in one place, because this costs time for each op
-  Status status = without_exceptions("in the op", [&] {
-    return replays != nullptr ? run_recorded(i, end, *replays) : run_each(i, end, skipped);
-  });
-  return status.ok() ? status : place_error(compiled_ops_[i], std::move(status));
-}
-
-Status BlockRunner::run_each(size_t& i, size_t end, const llvm::BitVector* skipped) {
-  for (; i < end; ++i) {
-    CompiledOp& compiled = compiled_ops_[i];
-    arena_.before_op(i);
-    if (skipped == nullptr || !skipped->test(static_cast<unsigned>(i))) {
-      if (observer_ != nullptr) observer_->before(compiled);
-      MILLRACE_RETURN_IF_ERROR(locks_ == nullptr ? run_unguarded(compiled, device_)
-                                                 : run_locked(compiled, device_));
-      if (observer_ != nullptr)
-        MILLRACE_RETURN_IF_ERROR(observer_->after(compiled, table_.data()));
-    }
-    MILLRACE_RETURN_IF_ERROR(arena_.after_op(i, table_.data()));
-  }
-  return Ok();
-}
-
-Status BlockRunner::run_recorded(size_t& i, size_t end, Replays& replays) {
-  for (; i < end; ++i) {
-    MILLRACE_ASSIGN_OR_RETURN(const size_t queued, replays.before(i, table_.data()));
-    if (queued > 0) {
-      i += queued - 1;
-      continue;
-    }
-    arena_.before_op(i);
-    Status status = run_op(compiled_ops_[i], device_);
-    if (status.ok()) status = arena_.after_op(i, table_.data());
-    if (status.ok()) status = replays.after(i, gpu_->was_steady(i));
-    if (status.ok()) continue;
-    const int64_t again = replays.failed(i);
-    if (again < 0) return status;
-    i = static_cast<size_t>(again) - 1;
-  }
-  replays.after_run(table_.data());
-  return Ok();
-}
-
-// Null if the ops must run one by one.
-Replays* BlockRunner::replays_for(const llvm::BitVector* skipped) const {
-  const bool one_by_one = gpu_ == nullptr || skipped != nullptr || observer_ != nullptr ||
-                          watches_memory_ || !arena_is_used_;
-  return one_by_one ? nullptr : &gpu_->replays();
-}
-
-Status BlockRunner::place_error(const CompiledOp& compiled, Status status) const {
-  if (status.location().op >= 0) return status;  // already set by an op of a sub-block
-  Location place = compiled.op->location();
-  place.slot = status.location().slot;
-  place.slot_index = status.location().slot_index;
-  place.var = status.location().var;
-  // kernels that resize their outputs do not report which one failed
-  if (status.code() == StatusCode::kResource && place.var.empty()) {
-    std::string written;
-    for (const llvm::StringRef name : compiled.op->output_names())
-      written += (written.empty() ? "'" : ", '") + name.str() + "'";
-    if (!written.empty()) status = std::move(status).with_note("the op writes " + written);
-  }
-  return std::move(status).at(std::move(place));
-}
-
 void BlockRunner::plan_memory(bool in_place) {
   llvm::BitVector temporary(static_cast<unsigned>(names_.size()));
   for (const Var& var : block_.vars()) {
@@ -441,47 +363,6 @@ void BlockRunner::keep(llvm::StringRef name) {
 }
 
 // An exception would leave lanes of other threads waiting, and would not say which op it was.
-Status BlockRunner::run_op(CompiledOp& compiled, kernels::CpuDevice& device) {
-  return without_exceptions("in the op", [&] {
-    return locks_ == nullptr ? run_unguarded(compiled, device) : run_locked(compiled, device);
-  });
-}
-
-Status BlockRunner::run_unguarded(CompiledOp& compiled, kernels::CpuDevice& device) {
-  MILLRACE_RETURN_IF_ERROR(check_inputs(compiled, table_.data()));
-  if (gpu_ != nullptr && !compiled.control) return run_gpu_op(compiled, device);
-  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(compiled, table_.data(), device));
-  if (compiled.control) {
-    ControlContext ctx{{table_.data(), compiled.inputs, compiled.outputs, device}, *scope_, *this};
-    return (*compiled.control)(ctx);
-  }
-  bool changed = false;
-  MILLRACE_ASSIGN_OR_RETURN(
-      const bool apart,
-      prepare_outputs(compiled, table_.data(), changed, nullptr,
-                      [this](int32_t index, Tensor& tensor) { arena_.forget(index, tensor); }));
-  if (watches_memory_) fill_new_outputs(compiled, table_.data());
-  if (changed) shapes_changed_.store(true, std::memory_order_relaxed);
-  const kernels::KernelContext ctx(
-      table_.data(), apart ? llvm::ArrayRef<int32_t>(compiled.inputs_apart) : compiled.inputs,
-      compiled.outputs, device);
-  MILLRACE_RETURN_IF_ERROR(compiled.kernel(ctx));
-  if (apart) {
-    for (const CompiledOp::Shared& shared : compiled.shared) table_[shared.spare]->clear();
-  }
-  // control ops pass on values of sub-blocks and do not support layouts
-  return depth_ == 0 ? Ok() : make_outputs_plain(compiled, table_.data(), device);
-}
-
-Status BlockRunner::run_gpu_op(CompiledOp& compiled, kernels::CpuDevice& device) {
-  bool changed = false;
-  const auto index = static_cast<size_t>(&compiled - compiled_ops_.data());
-  MILLRACE_RETURN_IF_ERROR(
-      gpu_->run(index, compiled, table_, device, observer_ != nullptr, changed));
-  if (changed) shapes_changed_.store(true, std::memory_order_relaxed);
-  return Ok();
-}
-
 Value* BlockRunner::find(llvm::StringRef name) const {
   const auto id = block_.program().names().find(name);
   if (!id) return nullptr;

@@ -141,7 +141,7 @@ class BlockRunner {
   Status run_in_order(size_t first, size_t end, const llvm::BitVector* skipped);
   /// The ops from i to the end. \param i  afterwards the op that failed
   Status run_each(size_t& i, size_t end, const llvm::BitVector* skipped);
-  /// The same on a GPU, where a recording stands for some of them.
+  /// The same on a GPU, which may queue several ops as one recording.
   Status run_recorded(size_t& i, size_t end, Replays& replays);
   [[nodiscard]] Replays* replays_for(const llvm::BitVector* skipped) const;
   Status run_with_overlap();
