@@ -250,7 +250,8 @@ TEST(Session, DevicesThatAreNotThereAreRefused) {
   };
   EXPECT_EQ(refusal({.device = "tpu"}).message(), "device: expected cpu or gpu:N, found 'tpu'");
   EXPECT_EQ(refusal({.device = "gpu:-1"}).code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(refusal({.device = "gpu:0,1"}).message(), HasSubstr("one GPU only"));
+  EXPECT_THAT(refusal({.device = "gpu:0,1"}).message(),
+              HasSubstr("several GPUs are for a ParallelExecutor only"));
   EXPECT_EQ(refusal({.device = "gpu:4711"}).code(), StatusCode::kUnimplemented);
   EXPECT_THAT(refusal({.tf32_products = true}).message(), HasSubstr("expected a GPU"));
   EXPECT_THAT(refusal({.bf16_products = true, .device = "gpu:emulated"}).message(),

@@ -34,9 +34,9 @@ std::vector<NamedMethod> methods_of_rows() {
           {"ftrl with decay", Ftrl{.l1 = 0.01, .l2 = 0.1, .lr_power = -0.4}}};
 }
 
-// With 1, 2 and 4 workers, and 1, 2 and 3 servers.
+// One worker alone does not use all rows in every step; every_job_test.cc has such jobs.
 void expect_equal_jobs(const TrainingNet& net) {
-  for (const int workers : {1, 2, 4}) {
+  for (const int workers : {2, 4}) {
     for (const int servers : {1, 2, 3}) {
       SCOPED_TRACE(fmt::format("{} workers, {} servers", workers, servers));
       expect_equal_job(net, workers, servers);
