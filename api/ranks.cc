@@ -2,10 +2,9 @@
 #include <mutex>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "api/fleet.h"
 #include "api/internals.h"
+#include "executor/collective/break_group.h"
 #include "executor/collective/open_group.h"
 #include "executor/collective/shared_group.h"
 #include "framework/base/errors.h"
@@ -79,10 +78,7 @@ const char* given_meeting_option(const FleetWorkerOptions& options) {
 }
 
 Status tell_ranks(executor::CollectiveGroup* group, Status status) {
-  if (group != nullptr && !status.ok())
-    group->abort(Status(StatusCode::kDistributed,
-                        fmt::format("rank {}: {}", group->rank(), status.message())));
-  return status;
+  return executor::break_group(group, "rank", std::move(status));
 }
 
 Ranks::Ranks(std::shared_ptr<State> state) : state_(std::move(state)) {}

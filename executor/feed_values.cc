@@ -1,5 +1,7 @@
 #include "executor/feed_values.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -23,25 +25,26 @@ bool may_stand_for(DType found, DType declared) {
 Status check_feed(const Var* var, const Value& value) {
   const auto* const tensor = value.get_if<Tensor>();
   if (var == nullptr || tensor == nullptr || !var->spec().has_tensor()) return Ok();
-  Location place;
-  place.var = var->name().str();
-  const auto fail = [&](const std::string& expected) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("feed: expected {}, found {}", expected, describe(*tensor)))
-        .at(place);
+  const auto at_var = [&](Status status) {
+    Location place;
+    place.var = var->name().str();
+    return std::move(status).at(std::move(place));
   };
-  MILLRACE_RETURN_IF_ERROR(tensor->lod().check(tensor->rank() == 0 ? 1 : tensor->dim(0)).at(place));
+  const auto fail = [&](const std::string& expected) {
+    return at_var({StatusCode::kInvalidArgument,
+                   fmt::format("feed: expected {}, found {}", expected, describe(*tensor))});
+  };
+  if (Status status = tensor->lod().check(tensor->rank() == 0 ? 1 : tensor->dim(0)); !status.ok())
+    return at_var(std::move(status));
   const bool strict = var->spec().need_check_feed.value_or(false);
   if (strict ? tensor->dtype() != var->dtype() : !may_stand_for(tensor->dtype(), var->dtype()))
     return fail(std::string(dtype_name(var->dtype())));
   if (!strict) return Ok();
   const llvm::ArrayRef<int64_t> dims = var->dims();
-  const std::string declared = fmt::format("dims [{}]", fmt::join(dims, ", "));
-  if (tensor->rank() != dims.size()) return fail(declared);
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] >= 0 && dims[i] != tensor->dims()[i]) return fail(declared);
-  }
-  return Ok();
+  bool fits = tensor->rank() == dims.size();
+  for (size_t i = 0; fits && i < dims.size(); ++i)
+    fits = dims[i] < 0 || dims[i] == tensor->dims()[i];
+  return fits ? Ok() : fail(fmt::format("dims [{}]", fmt::join(dims, ", ")));
 }
 
 Status copy_feed(const std::string& name, const Value& value, gpu::Memory* memory, Value& target) {

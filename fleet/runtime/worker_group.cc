@@ -1,7 +1,6 @@
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "executor/collective/break_group.h"
 #include "executor/collective/group_link.h"
 #include "executor/parallel/start_values.h"
 #include "fleet/runtime/fleet_worker.h"
@@ -42,10 +41,7 @@ Status FleetWorker::check_loaded_together() {
 }
 
 Status FleetWorker::abandon(Status status) {
-  if (group_ != nullptr && !status.ok())
-    group_->abort(
-        Status(StatusCode::kDistributed, fmt::format("trainer {}: {}", index(), status.message())));
-  return status;
+  return executor::break_group(group_, "trainer", std::move(status));
 }
 
 }  // namespace millrace::fleet
