@@ -204,7 +204,7 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
     return prepared;
   auto primitive = make(device, spec);
   if (kind_ == Kind::kBackwardWeights && !attrs_.channels_last && layouts.weights_grad != nullptr &&
-      layouts.weights_grad->name() == FewPlaces::kFilterLayout)
+      layouts.weights_grad->name() == FewPlaces::filter_layout())
     prepared.few_places = FewPlaces::plan(spec);
   if (kind_ == Kind::kBackwardWeights && !attrs_.channels_last && !attrs_.bf16 &&
       !cpu_isa_allows("avx512"))
@@ -265,13 +265,13 @@ void ConvPass::add_winograd(CpuDevice& device, const Layouts& layouts, Prepared&
 namespace conv_pass {
 namespace {
 
-// True for images in whole blocks of 16 channels.
+// True for images in whole blocks of the channels that the loops for few places take.
 bool is_blocked(const Tensor& images) {
   const std::optional<ChannelBlocks> blocks = channel_blocks(images);
-  return blocks && blocks->lanes == 16 && blocks->padded() == blocks->channels;
+  return blocks && blocks->lanes == FewPlaces::lanes() && blocks->padded() == blocks->channels;
 }
 bool is_filter_layout(const LayoutPtr& layout) {
-  return layout != nullptr && layout->name() == FewPlaces::kFilterLayout;
+  return layout != nullptr && layout->name() == FewPlaces::filter_layout();
 }
 
 }  // namespace

@@ -10,11 +10,12 @@
 
 namespace millrace::kernels {
 
-/// A convolution, or its gradient with respect to the images, for images of few pixels on
-/// processors with 512-bit vectors. oneDNN reads all weights once per image; this class reads them
+/// A convolution, or its gradient with respect to the images, for images of few pixels.
+/// oneDNN reads all weights once per image; this class reads them
 /// once per eight images. The gradient uses the weights in the layout of the forward pass.
 ///
-/// Images are in blocks of 16 channels; weights have the layout FewPlaces::kFilterLayout.
+/// Images are in blocks of FewPlaces::lanes() channels; weights have the layout
+/// FewPlaces::filter_layout().
 class FewPlacesImages {
  public:
   enum class Kind : uint8_t {
@@ -44,8 +45,9 @@ class FewPlacesImages {
               float* result) const;
 
   Kind kind_ = Kind::kForward;
+  int64_t lanes_ = 0;            // channels of a block
   int64_t count_ = 0;            // images
-  int64_t result_blocks_ = 0;    // of 16 channels
+  int64_t result_blocks_ = 0;    // of lanes_ channels
   int64_t result_stride_ = 0;    // elements between the weights of adjacent blocks of the result
   PlaceSizes sizes_;             // pointers not set
   std::vector<int32_t> starts_;  ///< PlaceSizes::starts

@@ -42,18 +42,18 @@ norm_backward(const NormBackward& g, int64_t begin, int64_t end) {
 [[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
 few_places_forward(const PlaceSizes& sizes, const float* images, const float* weights,
                    float* sums) {
-  detail::few_places_forward(sizes, images, weights, sums);
+  detail::few_places_forward<detail::WidePlaces>(sizes, images, weights, sums);
 }
 
 [[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
 few_places_data(const PlaceSizes& sizes, const float* images, const float* weights, float* sums) {
-  detail::few_places_data(sizes, images, weights, sums);
+  detail::few_places_data<detail::WidePlaces>(sizes, images, weights, sums);
 }
 
 [[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
 few_places_weights(const size_t* taps, int64_t tap_count, const PlacePair* pairs, const float* x,
                    const float* y, float* weights) {
-  detail::few_places_weights(taps, tap_count, pairs, x, y, weights);
+  detail::few_places_weights<detail::WidePlaces>(taps, tap_count, pairs, x, y, weights);
 }
 
 [[gnu::flatten,
