@@ -176,6 +176,51 @@ TEST(Pool, GradientsAgreeWithFiniteDifferences) {
   }
 }
 
+// Windows of two by two in a plane, and channels that fill registers, have loops of their own.
+TEST(Pool, GradientsOfSmallWindowsAndOfBlocksOfChannelsAgreeWithFiniteDifferences) {
+  for (const Dims& dims : {Dims{2, 3, 5, 7}, Dims{1, 5, 6, 4}, Dims{1, 4, 3, 8}}) {
+    for (const char* const type : {"max", "avg"}) {
+      for (const int32_t padding : {0, 1}) {
+        RunOp op("pool2d");
+        op.in("X", dims, noise(static_cast<size_t>(count_of(dims))), DType::kFloat64)
+            .out("Out")
+            .ints("ksize", {2, 2})
+            .ints("strides", {2, 2})
+            .ints("paddings", {padding, padding})
+            .attr("pooling_type", type)
+            .attr("data_format", dims[0] == 2 ? "NCHW" : "NHWC");
+        EXPECT_LT(op.gradient_error({"X"}, "Out0"), 1e-6) << type << padding << dims[3];
+      }
+    }
+  }
+}
+
+// A NaN is no maximum. One channel with its pixels in lines, and eight channels.
+TEST(Pool, OfEqualMaximaTheFirstGetsTheGradient) {
+  const std::vector<double> pixels = {NAN, 1, 2, 2, 1, 1, 2, 2};
+  for (const int64_t channels : {1, 8}) {
+    std::vector<double> image;
+    for (const double pixel : pixels)
+      image.insert(image.end(), static_cast<size_t>(channels), pixel);
+    const bool plane = channels == 1;
+    RunOp op("pool2d");
+    op.in("X", plane ? Dims{1, 1, 2, 4} : Dims{1, 2, 4, channels}, image)
+        .out("Out")
+        .ints("ksize", {2, 2})
+        .ints("strides", {2, 2})
+        .attr("pooling_type", "max")
+        .attr("data_format", plane ? "NCHW" : "NHWC")
+        .with_grad({"X"})
+        .feed("Out0@GRAD", plane ? Dims{1, 1, 1, 2} : Dims{1, 1, 2, channels}, {5});
+    ASSERT_EQ(op.run_text(), "ok");
+    const std::vector<double> found = op.values("X0@GRAD");
+    for (size_t i = 0; i < found.size(); ++i) {
+      const size_t pixel = i / static_cast<size_t>(channels);
+      EXPECT_EQ(found[i], pixel == 1 || pixel == 2 ? 5 : 0) << i;
+    }
+  }
+}
+
 TEST(Pool, AMaskOutsideOfTheImageIsRefused) {
   RunOp op("max_pool2d_with_index_grad");
   op.in("X", {1, 1, 2, 2}, {1})

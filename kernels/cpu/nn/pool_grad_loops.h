@@ -42,14 +42,44 @@ void load_shares(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t
   if constexpr (!kMax) divide_by_counts(p, d, h, begin, end, 1, left);
 }
 
+/// give_to_maximum() for the windows of has_windows_of_four().
+/// \param x, dx  the upper left elements of the first window
+/// \param line   elements from one line of the plane to the next
+template <typename T>
+void give_to_maximum_of_four(int64_t n, const T* __restrict x, const T* __restrict out,
+                             const T* __restrict dout, int64_t line, T* __restrict dx) {
+  const T* __restrict const below = x + line;
+  T* __restrict const dx_below = dx + line;
+  for (int64_t i = 0; i < n; ++i) {
+    const T most = out[i];
+    T left = dout[i];
+    const auto given = [&left, most](T value) {
+      const bool hit = value == most;
+      const T share = hit ? left : T{0};
+      left = hit ? T{0} : left;
+      return share;
+    };
+    dx[2 * i] += given(x[2 * i]);
+    dx[2 * i + 1] += given(x[2 * i + 1]);
+    dx_below[2 * i] += given(below[2 * i]);
+    dx_below[2 * i + 1] += given(below[2 * i + 1]);
+  }
+}
+
 /// Output positions [begin, end) of a line whose windows are complete, at most kPoolLanes of them.
 template <typename T, bool kMax>
 void give_whole(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t end,
                 const PoolGrad<T>& g) {
   const PoolAxis& width = p.axes[2];
+  const int64_t n = end - begin;
+  if (kMax && has_windows_of_four(p, h)) {
+    const int64_t at =
+        p.axes[1].begin[static_cast<size_t>(h)] * width.size - width.before + begin * width.stride;
+    give_to_maximum_of_four(n, g.x + at, g.out + begin, g.dout + begin, width.size, g.dx + at);
+    return;
+  }
   T left[kPoolLanes];
   load_shares<T, kMax>(p, d, h, begin, end, g.dout, left);
-  const int64_t n = end - begin;
   for_lines(p, d, h, [&](int64_t line) {
     for (int64_t k = 0; k < width.kernel; ++k) {
       // element k of the window of the first output position
@@ -103,47 +133,74 @@ void pool_plane_grad(const PoolPlan& p, PoolGrad<T> g) {
   }
 }
 
+/// The window of one output position, for channels [c, c + PoolVector::kLanes).
+/// \param place  the output position
+/// \param count  number of elements that an average divides by
+template <typename T, bool kMax>
+void give_vector(const PoolPlan& p, int64_t d, int64_t h, int64_t w, int64_t place, T count,
+                 int64_t c, const PoolGrad<T>& g) {
+  using Vector = PoolVector<T>;
+  using Type = typename Vector::Type;
+  const Type none = {};
+  Type left = Vector::in(g.dout + place * p.channels + c);
+  if constexpr (!kMax) left /= count;
+  const Type most = kMax ? Type{Vector::in(g.out + place * p.channels + c)} : none;
+  for_pixels(p, d, h, w, [&](int64_t pixel) {
+    const int64_t at = pixel + c;
+    if constexpr (kMax) {
+      // the first maximum of a window gets the gradient
+      const auto hit = Vector::in(g.x + at) == most;
+      Vector::out(g.dx + at) += hit ? left : none;
+      left = hit ? none : left;
+    } else {
+      Vector::out(g.dx + at) += left;
+    }
+  });
+}
+
+/// The same for all channels, which need not fill registers.
+template <typename T, bool kMax>
+void give_pixel(const PoolPlan& p, int64_t d, int64_t h, int64_t w, int64_t place, T count,
+                const PoolGrad<T>& g) {
+  constexpr std::integral_constant<int64_t, 1> kAdjacent;
+  T left[kPoolLanes];
+  for (int64_t c = 0; c < p.channels; c += kPoolLanes) {
+    const int64_t n = std::min(kPoolLanes, p.channels - c);
+    const int64_t from = place * p.channels + c;
+    for (int64_t i = 0; i < n; ++i) left[i] = kMax ? g.dout[from + i] : g.dout[from + i] / count;
+    for_pixels(p, d, h, w, [&](int64_t pixel) {
+      T* const dx = g.dx + pixel + c;
+      if constexpr (kMax) {
+        give_to_maximum(n, g.x + pixel + c, g.out + from, kAdjacent, left, dx);
+      } else {
+        for (int64_t i = 0; i < n; ++i) dx[i] += left[i];
+      }
+    });
+  }
+}
+
 /// One image, channels last; dx must be zero before.
 /// Positions are visited one after the other, because their windows overlap.
-/// \tparam kChannels number of channels if known at compile time; else 0
-template <typename T, bool kMax, int64_t kChannels>
-void pool_pixels_grad_of(const PoolPlan& p, const PoolGrad<T>& g) {
+template <typename T, bool kMax>
+void pool_pixels_grad(const PoolPlan& p, const PoolGrad<T>& g) {
   const PoolAxis& width = p.axes[2];
-  T left[kPoolLanes];
+  const bool in_vectors = PoolVector<T>::fits(p.channels);
   int64_t place = 0;
   for (int64_t d = 0; d < p.axes[0].places; ++d) {
     for (int64_t h = 0; h < p.axes[1].places; ++h) {
       for (int64_t w = 0; w < width.places; ++w, ++place) {
-        const auto wi = static_cast<size_t>(w);
         const T count = static_cast<T>(p.axes[0].count[static_cast<size_t>(d)] *
-                                       p.axes[1].count[static_cast<size_t>(h)] * width.count[wi]);
-        for (int64_t c = 0; c < p.channels; c += kPoolLanes) {
-          const int64_t n = kChannels > 0 ? kChannels : std::min(kPoolLanes, p.channels - c);
-          const int64_t from = place * p.channels + c;
-          for (int64_t i = 0; i < n; ++i)
-            left[i] = kMax ? g.dout[from + i] : g.dout[from + i] / count;
-          for_lines(p, d, h, [&](int64_t line) {
-            for (int64_t x = width.begin[wi]; x < width.end[wi]; ++x) {
-              const int64_t at = (line * width.size + x) * p.channels + c;
-              if constexpr (kMax) {
-                give_to_maximum(n, g.x + at, g.out + from, std::integral_constant<int64_t, 1>{},
-                                left, g.dx + at);
-              } else {
-                for (int64_t i = 0; i < n; ++i) g.dx[at + i] += left[i];
-              }
-            }
-          });
+                                       p.axes[1].count[static_cast<size_t>(h)] *
+                                       width.count[static_cast<size_t>(w)]);
+        if (!in_vectors) {
+          give_pixel<T, kMax>(p, d, h, w, place, count, g);
+          continue;
         }
+        for (int64_t c = 0; c < p.channels; c += PoolVector<T>::kLanes)
+          give_vector<T, kMax>(p, d, h, w, place, count, c, g);
       }
     }
   }
-}
-
-/// pool_pixels_grad_of() for this number of channels.
-template <typename T, bool kMax>
-void pool_pixels_grad(const PoolPlan& p, const PoolGrad<T>& g) {
-  // the block sizes of libraries
-  p.channels == 16 ? pool_pixels_grad_of<T, kMax, 16>(p, g) : pool_pixels_grad_of<T, kMax, 0>(p, g);
 }
 
 }  // namespace millrace::kernels

@@ -46,6 +46,18 @@ void for_lines(const PoolPlan& p, int64_t d, int64_t h, Line&& line) {
   }
 }
 
+/// Calls pixel(offset of the pixel in the image, in elements) for the pixels of the window of
+/// position (d, h, w), channels last.
+template <typename Pixel>
+void for_pixels(const PoolPlan& p, int64_t d, int64_t h, int64_t w, Pixel&& pixel) {
+  const PoolAxis& width = p.axes[2];
+  const int64_t begin = width.begin[static_cast<size_t>(w)];
+  const int64_t end = width.end[static_cast<size_t>(w)];
+  for_lines(p, d, h, [&](int64_t line) {
+    for (int64_t x = begin; x < end; ++x) pixel((line * width.size + x) * p.channels);
+  });
+}
+
 /// The result for a window that covers all `count` elements of a plane.
 template <typename T, bool kMax>
 T pool_whole(const T* image, int64_t count) {
@@ -71,6 +83,66 @@ void divide_by_counts(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, in
   }
 }
 
+/// True if the complete windows of a row of output positions have two lines of two elements each,
+/// and do not overlap along the width: then a loop handles all four elements of a window at once.
+/// \param h  the row
+inline bool has_windows_of_four(const PoolPlan& p, int64_t h) {
+  const PoolAxis& width = p.axes[2];
+  const auto at = static_cast<size_t>(h);
+  return width.kernel == 2 && width.stride == 2 && p.axes[0].size == 1 &&
+         p.axes[1].end[at] - p.axes[1].begin[at] == 2;
+}
+
+/// Joins the elements of such windows with out[0..n).
+/// \param x     the upper left element of the first window
+/// \param line  elements from one line of the plane to the next
+template <typename Rule, typename T>
+void join_four(int64_t n, const T* __restrict x, int64_t line, T* __restrict out) {
+  const T* __restrict const below = x + line;
+  for (int64_t i = 0; i < n; ++i) {
+    const T upper = Rule::join(Rule::join(out[i], x[2 * i]), x[2 * i + 1]);
+    out[i] = Rule::join(Rule::join(upper, below[2 * i]), below[2 * i + 1]);
+  }
+}
+
+/// Joins the complete windows of a row of output positions with `out`.
+template <typename Rule, typename T>
+void join_whole(const PoolPlan& p, int64_t d, int64_t h, const T* image, T* out) {
+  const PoolAxis& width = p.axes[2];
+  if (width.whole_begin >= width.whole_end) return;
+  if (has_windows_of_four(p, h)) {
+    const int64_t first = p.axes[1].begin[static_cast<size_t>(h)] * width.size +
+                          width.whole_begin * width.stride - width.before;
+    join_four<Rule>(width.whole_end - width.whole_begin, image + first, width.size,
+                    out + width.whole_begin);
+    return;
+  }
+  for_lines(p, d, h, [&](int64_t line) {
+    with_step(width.stride, [&](auto step) {
+      for (int64_t k = 0; k < width.kernel; ++k) {
+        const T* const from = image + line * width.size + k - width.before;
+        for (int64_t w = width.whole_begin; w < width.whole_end; ++w)
+          out[w] = Rule::join(out[w], from[w * step]);
+      }
+    });
+  });
+}
+
+/// The same for windows that the border clips.
+template <typename Rule, typename T>
+void join_clipped(const PoolPlan& p, int64_t d, int64_t h, const T* image, T* out) {
+  const PoolAxis& width = p.axes[2];
+  for_lines(p, d, h, [&](int64_t line) {
+    const T* const row = image + line * width.size;
+    for (int64_t w = 0; w < width.places; ++w) {
+      if (w == width.whole_begin) w = width.whole_end;
+      if (w >= width.places) break;
+      const auto at = static_cast<size_t>(w);
+      for (int64_t x = width.begin[at]; x < width.end[at]; ++x) out[w] = Rule::join(out[w], row[x]);
+    }
+  });
+}
+
 /// One channel of one image.
 /// \param image  [depth, height, width]
 /// \param out    [places of depth, of height, of width], overwritten
@@ -85,25 +157,42 @@ void pool_plane(const PoolPlan& p, const T* image, T* out) {
   for (int64_t d = 0; d < p.axes[0].places; ++d) {
     for (int64_t h = 0; h < p.axes[1].places; ++h, out += width.places) {
       std::fill_n(out, width.places, Rule::kStart);
-      for_lines(p, d, h, [&](int64_t line) {
-        const T* const row = image + line * width.size;
-        with_step(width.stride, [&](auto step) {
-          for (int64_t k = 0; k < width.kernel && width.whole_begin < width.whole_end; ++k) {
-            const T* const from = row + k - width.before;
-            for (int64_t w = width.whole_begin; w < width.whole_end; ++w)
-              out[w] = Rule::join(out[w], from[w * step]);
-          }
-        });
-        // windows that the border clips
-        for (int64_t w = 0; w < width.places; ++w) {
-          if (w == width.whole_begin) w = width.whole_end;
-          if (w >= width.places) break;
-          const auto at = static_cast<size_t>(w);
-          for (int64_t x = width.begin[at]; x < width.end[at]; ++x)
-            out[w] = Rule::join(out[w], row[x]);
+      join_whole<Rule>(p, d, h, image, out);
+      join_clipped<Rule>(p, d, h, image, out);
+      if constexpr (!kMax) divide_by_counts(p, d, h, 0, width.places, 1, out);
+    }
+  }
+}
+
+/// A register of adjacent channels. Stored is for memory at any alignment of T.
+template <typename T>
+struct PoolVector {
+  using Type [[gnu::vector_size(32)]] = T;
+  using Stored [[gnu::vector_size(32), gnu::aligned(alignof(T)), gnu::may_alias]] = T;
+  static constexpr int64_t kLanes = 32 / sizeof(T);
+
+  static const Stored& in(const T* at) { return *reinterpret_cast<const Stored*>(at); }
+  static Stored& out(T* at) { return *reinterpret_cast<Stored*>(at); }
+  /// True if the channels are one or two registers, as in the blocks of libraries.
+  static bool fits(int64_t channels) { return channels == kLanes || channels == 2 * kLanes; }
+};
+
+/// pool_pixels() for channels that fit PoolVector, before averages are divided.
+template <typename T, bool kMax>
+void pool_vectors(const PoolPlan& p, const T* image, int64_t d, int64_t h, T* out) {
+  using Vector = PoolVector<T>;
+  for (int64_t w = 0; w < p.axes[2].places; ++w) {
+    for (int64_t c = 0; c < p.channels; c += Vector::kLanes) {
+      typename Vector::Type joined = PoolRule<T, kMax>::kStart + typename Vector::Type{};
+      for_pixels(p, d, h, w, [&](int64_t at) {
+        const typename Vector::Type value = Vector::in(image + at + c);
+        if constexpr (kMax) {
+          joined = value > joined ? value : joined;
+        } else {
+          joined += value;
         }
       });
-      if constexpr (!kMax) divide_by_counts(p, d, h, 0, width.places, 1, out);
+      Vector::out(out + w * p.channels + c) = joined;
     }
   }
 }
@@ -117,6 +206,11 @@ void pool_pixels(const PoolPlan& p, const T* image, int64_t d, int64_t h, T* out
   using Rule = PoolRule<T, kMax>;
   const PoolAxis& width = p.axes[2];
   const int64_t channels = p.channels;
+  if (PoolVector<T>::fits(channels)) {
+    pool_vectors<T, kMax>(p, image, d, h, out);
+    if constexpr (!kMax) divide_by_counts(p, d, h, 0, width.places, channels, out);
+    return;
+  }
   std::fill_n(out, width.places * channels, Rule::kStart);
   for_lines(p, d, h, [&](int64_t line) {
     for (int64_t w = 0; w < width.places; ++w) {
