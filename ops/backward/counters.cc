@@ -38,7 +38,12 @@ bool any_touches(const PendingOp& pending, const std::string& name, Fn fn) {
 }
 
 bool is_read_by(const PendingOp& pending, const std::string& name) {
-  return pending.reads(name) || any_touches(pending, name, [&](const Touched& touched) {
+  // Scope tells conditional_block_grad whether the branch was taken
+  const bool is_branch = pending.op.type == "conditional_block_grad";
+  const bool is_input = llvm::any_of(pending.op.inputs, [&](const auto& slot) {
+    return !(is_branch && slot.first == "Cond") && llvm::is_contained(slot.second, name);
+  });
+  return is_input || any_touches(pending, name, [&](const Touched& touched) {
            return touched.reads.contains(name);
          });
 }
@@ -72,6 +77,11 @@ bool is_selecting(const Op& op) {
   return op.type() != "assign" && block_kind(op) == BlockKind::kNone;
 }
 
+bool is_loop_body(const Block& block) {
+  const Op* const owner = owner_of(block);
+  return owner != nullptr && block_kind(*owner) == BlockKind::kLoop;
+}
+
 bool has_earlier_value(const Op& op, const std::string& name) {
   const Block& block = op.block();
   if (block.first_writer(name) != &op) return true;
@@ -97,7 +107,8 @@ void Overwrites::note(Op& op, size_t position, bool counts_back) {
   }
 }
 
-bool Overwrites::is_needed(const Overwrite& noted, const std::vector<PendingOp>& ops) {
+bool Overwrites::is_needed(const Overwrite& noted, const Names& reread,
+                           const std::vector<PendingOp>& ops) {
   const Block& block = noted.op->block();
   const auto begin = ops.begin() + static_cast<ptrdiff_t>(noted.position);
   const auto reads = [&](const PendingOp& pending) { return is_read_by(pending, noted.name); };
@@ -109,15 +120,31 @@ bool Overwrites::is_needed(const Overwrite& noted, const std::vector<PendingOp>&
       return def != nullptr && def->has_grad() && op.type() != "increment" && is_selecting(op);
     });
   }
-  // a loop begins an iteration of gradients with the value that the iteration began with
-  const Op* const owner = owner_of(block);
-  const bool is_loop = owner != nullptr && block_kind(*owner) == BlockKind::kLoop;
-  return !is_loop && std::any_of(begin, ops.end(), reads);
+  if (is_loop_body(block) && !reread.contains(noted.name)) return false;
+  return std::any_of(begin, ops.end(), reads);
+}
+
+Names Overwrites::reread_in_loop(const std::vector<PendingOp>& ops) {
+  std::map<std::string, size_t> first;  // gradient ops of what follows the first overwriting op
+  for (const Overwrite& noted : noted_) {
+    const Block& block = noted.op->block();
+    if (is_loop_body(block) && block.find_var(noted.name) == nullptr &&
+        !is_counted(*noted.op, noted.name))
+      first[noted.name] = noted.position;
+  }
+  Names names;
+  for (const auto& [name, count] : first) {
+    if (llvm::any_of(llvm::ArrayRef(ops).take_front(count),
+                     [&, &var = name](const PendingOp& op) { return is_read_by(op, var); }))
+      names.insert(name);
+  }
+  return names;
 }
 
 void Overwrites::keep_values(std::vector<PendingOp>& ops) {
+  const Names reread = reread_in_loop(ops);
   for (const Overwrite& noted : llvm::reverse(noted_)) {
-    if (!is_needed(noted, ops)) continue;
+    if (!is_needed(noted, reread, ops)) continue;
     Block& block = noted.op->block();
     const std::string copy = declare_version(block, noted.name);
     insert_assign(block, noted.op, noted.name, copy);
@@ -134,6 +161,12 @@ void Overwrites::keep_values(std::vector<PendingOp>& ops) {
     GradOp restore("assign");
     restore.input("X", {copy}).output("Out", {noted.name});
     ops.insert(begin, {std::move(restore), nullptr});
+  }
+  for (const std::string& name : reread) {
+    Block& block = noted_.front().op->block();
+    const std::string copy = declare_version(block, name);
+    insert_assign(block, nullptr, name, copy);
+    for (PendingOp& op : ops) read_copy(op, name, copy);
   }
 }
 

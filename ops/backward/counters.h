@@ -44,7 +44,10 @@ class Overwrites {
     size_t position;
   };
   bool is_counted(const Op& op, const std::string& name);
-  bool is_needed(const Overwrite& noted, const std::vector<PendingOp>& ops);
+  bool is_needed(const Overwrite& noted, const Names& reread, const std::vector<PendingOp>& ops);
+  // The executor begins the gradients of an iteration with the values that the iteration began
+  // with. Returns the vars that gradient ops need as an op of the iteration has left them.
+  Names reread_in_loop(const std::vector<PendingOp>& ops);
 
   const OpRegistry& registry_;
   std::vector<Overwrite> noted_;  ///< in the order of the gradient ops

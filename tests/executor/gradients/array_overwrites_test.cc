@@ -83,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Programs, VarOverwritesTest,
                                            "loop_reads_array_listed_as_output", "loop_input_twice",
                                            "recurrence_two_states_of_one_var",
                                            "recurrence_sequence_twice", "counter_starts_again",
-                                           "branches_without_a_value"),
+                                           "branches_without_a_value", "branch_replaces_ids",
+                                           "loop_replaces_ids", "loop_replaces_ids_twice"),
                          [](const auto& net) { return std::string(net.param); });
 
 TEST(ArrayOverwritesAreRefusedTest, WhereAValueWithoutGradientComesInBetween) {
