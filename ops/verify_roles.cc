@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
 
+#include <llvm/ADT/STLExtras.h>
+
 #include "framework/base/errors.h"
 #include "ops/verify_context.h"
 
@@ -27,9 +29,16 @@ void check_role(Context& context, const OpView& view, int64_t role) {
   }
 }
 
+// Mixed precision lists the gradients that it checks, without their parameters.
+bool lists_own_gradients(const Op& op, llvm::ArrayRef<std::string> names) {
+  if (op.type() != "check_finite_and_unscale") return false;
+  return llvm::equal(op.input("X"), names);
+}
+
 // A pserver declares slices, but op_role_var in its sub-blocks keeps the names of whole parameters.
 // A transpiled trainer program may lack a gradient. So only parameters in block 0 must be declared.
 void check_role_vars(Context& context, const OpView& view, llvm::ArrayRef<std::string> names) {
+  if (lists_own_gradients(view.op, names)) return;
   Location where = Context::place(view);
   where.attr = "op_role_var";
   if (names.size() % 2 != 0) {

@@ -10,6 +10,7 @@
 #include "ops/backward/array_overwrites.h"
 #include "ops/backward/array_reads.h"
 #include "ops/backward/counters.h"
+#include "ops/backward/grad_vars.h"
 #include "ops/backward/known_names.h"
 #include "ops/backward/pending.h"
 #include "ops/backward/versions.h"
@@ -51,7 +52,7 @@ class Backward {
         backward::find_op_path(registry_, root, {request_.loss}, no_grad, backward::Course::kOnce));
     if (request_.earlier_calls > 0) backward::restore_counters(root, root);
     std::vector<PendingOp> ops{loss_grad()};
-    MILLRACE_RETURN_IF_ERROR(make_ops(path, root, ops));
+    MILLRACE_RETURN_IF_ERROR(make_ops(path, root, root, ops));
     MILLRACE_RETURN_IF_ERROR(finish(ops, root, path.no_grad, nullptr));
     append(ops, root);
     rename_existing(root);
@@ -92,30 +93,45 @@ class Backward {
   }
 
   // Gradient ops of a path, last op first. target receives the gradients of the block.
-  Status make_ops(const OpPath& path, Block& target, std::vector<PendingOp>& out) {
-    for (size_t i = path.ops.size(); i-- > 0;) {
-      Op& op = *path.ops[i];
-      Block* sub_block = nullptr;
-      if (const int32_t index = sub_block_of(op); index > 0) {
-        MILLRACE_ASSIGN_OR_RETURN(sub_block, make_sub_block(op, path.inner.at(index), target));
+  Status make_ops(const OpPath& path, Block& forward, Block& target, std::vector<PendingOp>& out) {
+    backward::Overwrites overwrites(registry_);
+    const std::vector<Op*> ops = forward.op_vector();
+    size_t left = path.ops.size();
+    for (Op* const op : llvm::reverse(ops)) {
+      bool counts_back = false;
+      if (left > 0 && path.ops[left - 1] == op) {
+        --left;
+        MILLRACE_ASSIGN_OR_RETURN(counts_back, make_grads(path, *op, target, out));
       }
-      const GradContext context(
-          op, [&](llvm::StringRef name) { return !path.no_grad.contains(name.str()); });
-      MILLRACE_ASSIGN_OR_RETURN(std::vector<GradOp> made, make_grad_ops(registry_, context));
-      if (made.empty() && sub_block != nullptr) unused_blocks_.push_back(sub_block);
-      if (made.empty()) add_reader(op, out);
-      backward::note_wrong_gradients(op, made, out, request_.warnings);
-      for (GradOp& grad : made) {
-        set_attr(grad, "op_role", make_attr(kBackward));
-        set_attr(grad, "op_role_var", make_attr(std::vector<std::string>{}));
-        if (sub_block != nullptr) {
-          backward::hand_out_once(grad);
-          point_at(grad, *sub_block, op);
-        }
-        out.push_back({std::move(grad), sub_block});
-      }
+      overwrites.note(*op, out.size(), counts_back);
     }
+    overwrites.keep_values(out);
     return Ok();
+  }
+
+  // Gradient ops of one op. Returns true if they leave counters as they were before the op.
+  StatusOr<bool> make_grads(const OpPath& path, Op& op, Block& target,
+                            std::vector<PendingOp>& out) {
+    Block* sub_block = nullptr;
+    if (const int32_t index = sub_block_of(op); index > 0) {
+      MILLRACE_ASSIGN_OR_RETURN(sub_block, make_sub_block(op, path.inner.at(index), target));
+    }
+    const GradContext context(
+        op, [&](llvm::StringRef name) { return !path.no_grad.contains(name.str()); });
+    MILLRACE_ASSIGN_OR_RETURN(std::vector<GradOp> made, make_grad_ops(registry_, context));
+    if (made.empty() && sub_block != nullptr) unused_blocks_.push_back(sub_block);
+    if (made.empty()) add_reader(op, out);
+    backward::note_wrong_gradients(op, made, out, request_.warnings);
+    for (GradOp& grad : made) {
+      set_attr(grad, "op_role", make_attr(kBackward));
+      set_attr(grad, "op_role_var", make_attr(std::vector<std::string>{}));
+      if (sub_block != nullptr) {
+        backward::hand_out_once(grad);
+        point_at(grad, *sub_block, op);
+      }
+      out.push_back({std::move(grad), sub_block});
+    }
+    return !made.empty() && (sub_block != nullptr || op.type() == "increment");
   }
 
   // An op without wanted gradients has a gradient op in the original, which drops it late: until
@@ -137,7 +153,7 @@ class Backward {
     block.set_forward_block(index);
     if (request_.earlier_calls > 0) backward::restore_counters(forward, block);
     std::vector<PendingOp> ops;
-    MILLRACE_RETURN_IF_ERROR(make_ops(path, block, ops));
+    MILLRACE_RETURN_IF_ERROR(make_ops(path, forward, block, ops));
     MILLRACE_RETURN_IF_ERROR(finish(ops, forward, path.no_grad, &op));
     append(ops, block);
     return &block;
@@ -333,11 +349,14 @@ class Backward {
   void declare_sub_block(const Op& op, Block& block, const Names& carried) {
     const Names inside = carried_into(op, carried);
     declare_grads(block, inside, taken_out(op));
-    if (op.type() != "recurrent_grad") return;
-    // the gradient that the next time step leaves is stored in a var of this time step
+    // The gradient that the next time step leaves is stored in a var of this time step. That which
+    // a loop carries has another name outside if an earlier call uses the plain one.
+    const bool is_loop = op.type() == "while_grad";
+    if (!is_loop && op.type() != "recurrent_grad") return;
     for (const std::string& name : inside) {
-      if (!carried.contains(name) && !is_visible(block, name) && !block.readers_of(name).empty())
-        declare_like_forward(block, name);
+      if (carried.contains(name) || block.readers_of(name).empty()) continue;
+      if (is_loop ? !block.find_var_recursive(name) : !is_visible(block, name))
+        backward::declare_like_forward(block, name);
     }
   }
 
@@ -359,28 +378,14 @@ class Backward {
             (is_visible(block, name) && !own.contains(name.str())))
           continue;
         if (name == names::kEmpty && op->type() == "conditional_block_grad")
-          block.declare(name, VarSpec::tensor(placeholder_dtype(*op), {}));
+          block.declare(name, VarSpec::tensor(backward::placeholder_dtype(*op), {}));
         if (name != names::kEmpty && backward::is_grad_name(name))
-          declare_like_forward(block, name);
+          backward::declare_like_forward(block, name);
       }
       // where inference fails, the shape stays that of the forward var
       (void)infer_op(registry_, *op);
-      set_rows_kind(*op, block);
+      backward::set_rows_kind(*op, block);
     }
-  }
-
-  // A quirk of the original: conditional_block_grad also declares the placeholder @EMPTY@, with the
-  // type of the last input whose gradient it replaces.
-  static DType placeholder_dtype(const Op& op) {
-    const auto inputs = op.input("Input");
-    const auto grads = op.output("Input@GRAD");
-    DType dtype = DType::kFloat32;
-    for (size_t i = 0; i < std::min(inputs.size(), grads.size()); ++i) {
-      const Var* const var = op.block().find_var_recursive(inputs[i]);
-      if (grads[i] == names::kEmpty && var != nullptr && var->spec().has_tensor())
-        dtype = var->dtype();
-    }
-    return dtype;
   }
 
   [[nodiscard]] bool is_without_gradient(Op& op, const Names& carried) const {
@@ -388,63 +393,19 @@ class Backward {
         llvm::all_of(op.output_names(), [](llvm::StringRef n) { return n == names::kEmpty; }))
       return true;
     bool any = false;
-    bool exists = false;
     llvm::SmallVector<llvm::StringRef, 4> present;
     for (const llvm::StringRef name : op.input_names()) {
       if (!backward::is_grad_name(name)) continue;
       any = true;
-      if (is_visible(op.block(), name) || carried.contains(name.str())) {
-        exists = true;
-        present.push_back(name);
-      }
+      if (is_visible(op.block(), name) || carried.contains(name.str())) present.push_back(name);
     }
-    if (any && exists && op.type() == "sum") op.set_input("X", present);
-    return any && !exists;
+    if (!present.empty() && op.type() == "sum") op.set_input("X", present);
+    return any && present.empty();
   }
 
   void forget(Op& op, Block& block) {
     ours_.erase(&op);
     block.erase(op);
-  }
-
-  // "grad/grad/x@GRAD@RENAME@block0@1" has the shape of x.
-  static void declare_like_forward(Block& block, llvm::StringRef grad) {
-    llvm::StringRef forward = grad.split("@GRAD").first;
-    while (forward.consume_front("grad/")) {
-    }
-    // in a time step, the forward block hides the sequence of the same name outside
-    const auto index = static_cast<size_t>(std::max(block.forward_block().value_or(0), 0));
-    const Var* like =
-        index == 0 ? nullptr : block.program().block(index).find_var_recursive(forward);
-    if (like == nullptr) like = block.find_var_recursive(forward);
-    VarSpec spec = like == nullptr ? VarSpec::tensor(DType::kFloat32, {}) : like->spec();
-    spec.persistable.reset();
-    spec.is_parameter.reset();
-    spec.need_check_feed.reset();
-    spec.stop_gradient = false;
-    block.declare(grad, std::move(spec));
-  }
-
-  // A sparse look-up produces selected rows, and so does a sum of selected rows only.
-  static void set_rows_kind(const Op& op, Block& block) {
-    const bool lookup = op.type() == "lookup_table_grad" || op.type() == "lookup_table_v2_grad";
-    bool rows = lookup && get_attr_or<bool>(op, "is_sparse", false);
-    if (op.type() == "sum") {
-      rows = llvm::all_of(op.input_names(), [&](llvm::StringRef name) {
-        const Var* const var = block.find_var_recursive(name);
-        return var != nullptr && var->kind() == VarKind::kSelectedRows;
-      });
-    }
-    if (!rows) return;
-    for (const llvm::StringRef name : op.output_names()) {
-      Var* const var = block.find_var(name);
-      if (var == nullptr) continue;
-      VarSpec spec = var->spec();
-      spec.kind = VarKind::kSelectedRows;
-      spec.form = TensorForm::kSelectedRows;
-      spec.lod_level.reset();
-      var->set_spec(std::move(spec));
-    }
   }
 
   // ---- parameters

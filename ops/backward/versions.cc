@@ -20,10 +20,6 @@ Block* body_of(const Op& op) {
   return known ? &op.program().block(static_cast<size_t>(index)) : nullptr;
 }
 
-bool is_forward(const Op& op) {
-  return (get_attr_or<int32_t>(op, "op_role", 0) & kNotForward) == 0;
-}
-
 // Adds the inputs of an op whose output is in `names`. Returns whether a name was added.
 bool add_sources(const Op& op, Names& names) {
   const size_t before = names.size();
@@ -91,6 +87,10 @@ bool exclude_each_other(llvm::ArrayRef<const Op*> branches) {
     }
   }
   return true;
+}
+
+bool is_forward(const Op& op) {
+  return (get_attr_or<int32_t>(op, "op_role", 0) & kNotForward) == 0;
 }
 
 Touched touched_by(const Op& op) {

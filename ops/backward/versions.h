@@ -31,6 +31,9 @@ struct Touched {
 };
 Touched touched_by(const Op& op);
 
+/// True unless op_role says that the op computes gradients, updates, exchanges or rates.
+bool is_forward(const Op& op);
+
 /// How an op with a sub-block changes vars of the enclosing blocks.
 enum class BlockKind {
   kNone,       ///< no sub-block

@@ -9,15 +9,6 @@
 namespace millrace::ops::backward {
 namespace {
 
-// True for an overwritten integer that selects what is read (ids of a look-up). Counters are
-// excluded: gradients count them back.
-bool is_overwritten_choice(const Op& op, const Var& var, const Op& last) {
-  const bool is_whole = var.kind() == VarKind::kLodTensor && var.spec().has_tensor() &&
-                        (var.dtype() == DType::kInt32 || var.dtype() == DType::kInt64);
-  return is_whole && sub_block_of(op) <= 0 && sub_block_of(last) <= 0 &&
-         last.type() != "increment" && !op.type().endswith("_array");
-}
-
 void note_overwritten(const Op& op, const std::vector<GradOp>& made,
                       std::vector<Status>& warnings) {
   Names noted;
@@ -30,8 +21,7 @@ void note_overwritten(const Op& op, const std::vector<GradOp>& made,
         if (var == nullptr || var->persistable() || is_grad_name(name)) continue;
         const Op* const last = op.block().last_writer(name);
         if (last == nullptr || !op.comes_before(*last)) continue;
-        if (!is_dense_float(*var) && !is_overwritten_choice(op, *var, *last)) continue;
-        if (!noted.insert(name).second) continue;
+        if (!is_dense_float(*var) || !noted.insert(name).second) continue;
         warnings.push_back(
             InvalidProgram("the gradient of this op reads '{}', which op {} ({}) has overwritten "
                            "by then; gradients may be wrong, as in the original",

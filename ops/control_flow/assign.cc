@@ -147,6 +147,13 @@ void add_control_flow_assign(OpRegistry& registry) {
                    .output("Out", "one bool")
                    .attr("force_cpu", true, "no effect")
                    .infer(infer_is_empty));
+  registry.add(
+      OpDef("memcpy")
+          .doc("Out = X, on another place")
+          .input("X", "any shape")
+          .output("Out", "copy of X")
+          .attr("dst_place_type", -1, "where the original copies to: 0 CPU, 1 GPU; no effect")
+          .infer(infer_copy));
   registry.add(OpDef("rnn_memory_helper")
                    .doc("Out = X; a missing gradient counts as zero")
                    .input("X", "state of a recurrent net")

@@ -100,7 +100,7 @@ StatusOr<Dims> drop_dims(const InferContext& ctx, const Dims& dims,
 
 }  // namespace
 
-Status infer_sliced(InferContext& ctx, SliceSizeFn size_of, bool hands_lod_on) {
+Status infer_sliced(InferContext& ctx, SliceSizeFn size_of, bool strided) {
   VarMeta out = ctx.input("Input");
   const auto decrease = ctx.attr<std::vector<int64_t>>("decrease_axis");
   if (out.kind == VarKind::kLodTensorArray) {
@@ -109,16 +109,16 @@ Status infer_sliced(InferContext& ctx, SliceSizeFn size_of, bool hands_lod_on) {
     return Ok();
   }
   if (!out.has_shape) {
-    ctx.set_output("Out",
-                   hands_lod_on ? with_offsets_of(unknown_like(out), out) : unknown_like(out));
+    ctx.set_output("Out", strided ? with_offsets_of(unknown_like(out), out) : unknown_like(out));
     return Ok();
   }
   MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts, read_cuts(ctx));
   MILLRACE_ASSIGN_OR_RETURN(const Dims dims, cut_dims(ctx, out, cuts, size_of));
   MILLRACE_ASSIGN_OR_RETURN(out.dims, drop_dims(ctx, dims, decrease));
+  if (strided && out.dims.empty()) out.dims = {1};
   // A slice of the rows does not keep the sequences.
   if (llvm::is_contained(cuts.axes, 0)) out = without_lod(std::move(out));
-  if (hands_lod_on) out.lod = ctx.input("Input").lod;
+  if (strided) out.lod = ctx.input("Input").lod;
   ctx.set_output("Out", std::move(out));
   return Ok();
 }

@@ -18,7 +18,8 @@ using SliceSizeFn = int64_t (*)(int64_t size, int64_t start, int64_t end, int64_
 /// Errors: lists of different lengths, an axis out of range, a stride of 0, a dropped dim that is
 /// not 1.
 ///
-/// \param hands_lod_on  at run time, Out has the LoD of Input, even if the number of rows changes
-Status infer_sliced(InferContext& ctx, SliceSizeFn size_of, bool hands_lod_on);
+/// \param strided  at run time, Out has the LoD of Input, even if the number of rows changes, and
+///                 dims [1] where decrease_axis drops every dim
+Status infer_sliced(InferContext& ctx, SliceSizeFn size_of, bool strided);
 
 }  // namespace millrace::ops

@@ -97,6 +97,16 @@ TEST(Merge, RefusesEntriesThatTheMaskDoesNotTake) {
   }
 }
 
+TEST(Memcpy, CopiesTensors) {
+  RunOp op("memcpy");
+  op.in("X", {2}, {1, 0}, DType::kBool).out("Out").attr("dst_place_type", 1);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(1, 0));
+  RunOp rows("memcpy");
+  rows.in("X", rows_value({4}, 9, {1, 2}, {1, 2})).out("Out").attr("dst_place_type", 0);
+  EXPECT_THAT(rows.run_text(), HasSubstr("must be a dense tensor, found selected rows"));
+}
+
 TEST(Assert, SaysWhatDidNotHold) {
   RunOp op("assert");
   op.in("Cond", {1}, {0}, DType::kBool).in("Data", {3}, {1, 2.5, 3}).attr("summarize", int64_t{2});

@@ -247,6 +247,18 @@ TEST(Slice, TakesBoundsFromTensors) {
   EXPECT_THAT(op.values("Out0"), ElementsAre(2, 3, 4, 5, 6, 7));
 }
 
+TEST(StridedSlice, OfOneElementHasOneDim) {
+  for (const bool from_tensor : {false, true}) {
+    RunOp op("strided_slice");
+    op.in("Input", {4}, counted(4)).ints("axes", {0}).ints("ends", {3}).ints("strides", {1});
+    if (from_tensor) op.in("StartsTensor", {1}, {2}, kI64);
+    op.ints("starts", {2}).ints("decrease_axis", {0}).out("Out");
+    ASSERT_EQ(op.run_text(), "ok");
+    EXPECT_THAT(op.tensor("Out0").dims(), ElementsAre(1)) << from_tensor;
+    EXPECT_THAT(op.values("Out0"), ElementsAre(2)) << from_tensor;
+  }
+}
+
 TEST(Gradients, AgreeWithFiniteDifferences) {
   RunOp strided("strided_slice");
   strided.in("Input", {5, 3}, counted(15), kF64).ints("axes", {0, 1}).ints("starts", {-1, 0});

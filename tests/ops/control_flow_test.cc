@@ -93,6 +93,7 @@ TEST(ControlFlow, ConditionsAreOneBool) {
 TEST(Assign, Shapes) {
   EXPECT_EQ(infer("assign", "X=rows:f32[9,4]", "Out"), "Out=rows:f32[9,4]");
   EXPECT_EQ(infer("assign", "X=f32[-1,4]@1", "Out"), "Out=f32[-1,4]@1");
+  EXPECT_EQ(infer("memcpy", "X=bool[1]", "Out"), "Out=bool[1]");
   EXPECT_EQ(infer("increment", "X=i64[1]", "Out"), "Out=i64[1]");
   EXPECT_EQ(infer("is_empty", "X=f32[2,3]", "Out"), "Out=bool[]");
   EXPECT_EQ(infer("assign_value", "", "Out",

@@ -229,6 +229,16 @@ TEST(StridedSlice, CountsSteps) {
   EXPECT_EQ(sliced(0, 1, 0), "error: attribute 'strides' must not have 0 at 0");
 }
 
+TEST(StridedSlice, OfOneElementHasOneDim) {
+  const auto one = [](const char* type) {
+    OneOp op(type);
+    op.in("Input", {7}).out("Out").ints("axes", {0}).ints("starts", {2}).ints("ends", {3});
+    return op.ints("decrease_axis", {0}).infer();
+  };
+  EXPECT_EQ(one("strided_slice"), "Out0 f32[1]");
+  EXPECT_EQ(one("slice"), "Out0 f32[]");
+}
+
 TEST(Crop, CutsABox) {
   EXPECT_EQ(x_out("crop", {4, 5}).ints("offsets", {1, 2}).ints("shape", {2, -1}).infer(),
             "Out0 f32[2, 3]");

@@ -315,6 +315,18 @@ TEST_F(VerifyTest, ChecksRoleVars) {
               ElementsAre(HasSubstr("names param 'v', which is not declared")));
 }
 
+TEST_F(VerifyTest, LetsLossScalingListGradientsAlone) {
+  const std::vector<std::string> grads = {"a@GRAD", "b@GRAD", "c@GRAD"};
+  for (const std::string& grad : grads) b_.var(grad, {2});
+  b_.var("scale", {1}).var("found", {1}, DType::kBool);
+  Op& op = b_.op("check_finite_and_unscale", {{"X", grads}, {"Scale", {"scale"}}},
+                 {{"Out", grads}, {"FoundInfinite", {"found"}}});
+  op.set_strings("op_role_var", grads);
+  EXPECT_THAT(found("op-role-var"), ElementsAre());
+  op.set_strings("op_role_var", {"a@GRAD"});
+  EXPECT_THAT(found("op-role-var"), ElementsAre(HasSubstr("op_role_var has 1 names")));
+}
+
 // ---- capabilities
 
 TEST_F(VerifyTest, KeepsPathsInside) {

@@ -158,6 +158,7 @@ void add_control_flow_assign(KernelRegistry& registry) {
   registry.add("assign_value", assign_value);
   registry.add("increment", increment);
   registry.add("is_empty", is_empty);
+  registry.add("memcpy", assign_kernel);
   registry.add("rnn_memory_helper", assign_kernel);
   registry.add("rnn_memory_helper_grad", memory_helper_grad);
 }

@@ -163,9 +163,13 @@ Status follow_layout(const KernelContext& ctx, ArgRange args, const Summands& de
   return layout == nullptr ? Ok() : out.resize(dtype, dims, layout);
 }
 
+constexpr int32_t kBackwardRole = 1;
+
 StatusOr<Kernel> sum_kernel(const KernelSetup& op) {
   const ArgRange args = op.inputs("X");
   const ArgIndex out_arg = op.output("Out");
+  // A var to which a branch that was not taken would have given a value has no gradient either.
+  const bool of_gradients = (get_attr_or<int32_t>(op.op(), "op_role", 0) & kBackwardRole) != 0;
   for (int32_t k = 0; k < args.count; ++k) op.accept_layout({args.begin + k});
   return Kernel([=](const KernelContext& ctx) -> Status {
     Summands dense;
@@ -178,7 +182,11 @@ StatusOr<Kernel> sum_kernel(const KernelSetup& op) {
       if (const auto* const x = value.get_if<SelectedRows>()) sparse.push_back(x);
       if (value.holds<TensorArray>()) return add_arrays(ctx, args, out_value.as<TensorArray>());
     }
-    if (dense.empty() && sparse.empty()) return ctx.error("none of the inputs holds a tensor");
+    if (dense.empty() && sparse.empty()) {
+      if (!of_gradients) return ctx.error("none of the inputs holds a tensor");
+      out_value.clear();
+      return Ok();
+    }
     if (dense.empty()) {
       SelectedRows joined;
       MILLRACE_RETURN_IF_ERROR(join_rows(sparse, joined));

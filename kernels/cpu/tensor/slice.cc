@@ -68,6 +68,7 @@ struct SliceBounds {
                          cuts[i].count);
       }
     }
+    if (strides && dims.empty()) dims = {1};
     return dims;
   }
 

@@ -57,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(Programs, ArrayOverwritesTest,
                                            "loop_slot", "loop_state", "loop_write_read",
                                            "loop_from_zero", "loop_then_root", "loop_then_root_all",
                                            "two_writes_in_loop", "nested", "nested_read_after",
-                                           "branch_not_taken_writes", "read_between_sums"),
+                                           "branch_not_taken_writes", "read_between_sums",
+                                           "counted_between_writes"),
                          [](const auto& net) { return std::string(net.param); });
 
 // Loops, branches and recurrences that read a var and replace it; branches whose condition changes
@@ -81,7 +82,9 @@ INSTANTIATE_TEST_SUITE_P(Programs, VarOverwritesTest,
                                            "inner_loop_reads_persistable",
                                            "loop_reads_array_listed_as_output", "loop_input_twice",
                                            "recurrence_two_states_of_one_var",
-                                           "recurrence_sequence_twice"),
+                                           "recurrence_sequence_twice", "counter_starts_again",
+                                           "branches_without_a_value", "branch_replaces_ids",
+                                           "loop_replaces_ids", "loop_replaces_ids_twice"),
                          [](const auto& net) { return std::string(net.param); });
 
 TEST(ArrayOverwritesAreRefusedTest, WhereAValueWithoutGradientComesInBetween) {
