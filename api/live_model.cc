@@ -127,7 +127,7 @@ StatusOr<LiveModel> LiveModel::open(const RoleFiles& files, const std::vector<st
   }
   if (status.ok()) return LiveModel(std::move(parts));
   // The servers must not wait for this trainer; the first error is the one to report.
-  static_cast<void>(parts->client->complete(false));
+  static_cast<void>(parts->client->complete(/*stay=*/false));
   return std::move(status).in_file(files.program);
 }
 
@@ -158,7 +158,7 @@ Status LiveModel::refresh() {
 Status LiveModel::close() {
   MILLRACE_RETURN_IF_ERROR(parts_->may("close"));
   parts_->closed = true;
-  return parts_->client->complete(false);
+  return parts_->client->complete(/*stay=*/false);
 }
 
 }  // namespace millrace::api

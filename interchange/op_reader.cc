@@ -109,27 +109,27 @@ const Var* OpReader::var_of(llvm::StringRef slot, size_t k, bool is_output) cons
 }
 
 Dims OpReader::dims(llvm::StringRef slot, size_t k) const {
-  const Var* const var = var_of(slot, k, false);
+  const Var* const var = var_of(slot, k, /*is_output=*/false);
   return var == nullptr ? Dims() : Dims(var->dims().begin(), var->dims().end());
 }
 
 DType OpReader::dtype(llvm::StringRef slot) const {
-  const Var* const var = var_of(slot, 0, false);
+  const Var* const var = var_of(slot, 0, /*is_output=*/false);
   return var == nullptr ? DType::kFloat32 : var->dtype();
 }
 
 bool OpReader::has_lod(llvm::StringRef slot) const {
-  const Var* const var = var_of(slot, 0, false);
+  const Var* const var = var_of(slot, 0, /*is_output=*/false);
   return var != nullptr && var->lod_level() > 0;
 }
 
 DType OpReader::out_dtype(llvm::StringRef slot, size_t k) const {
-  const Var* const var = var_of(slot, k, true);
+  const Var* const var = var_of(slot, k, /*is_output=*/true);
   return var == nullptr ? DType::kFloat32 : var->dtype();
 }
 
 Dims OpReader::out_dims(llvm::StringRef slot, size_t k) const {
-  const Var* const var = var_of(slot, k, true);
+  const Var* const var = var_of(slot, k, /*is_output=*/true);
   return var == nullptr ? Dims() : Dims(var->dims().begin(), var->dims().end());
 }
 

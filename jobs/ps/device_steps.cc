@@ -74,8 +74,8 @@ Status DeviceSteps::split(const Program& program) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<bool> is_transfer, find_transfer(program));
   compute_program_ = program.clone();
   transfer_program_ = program.clone();
-  keep_ops(*compute_program_, is_transfer, false);
-  keep_ops(*transfer_program_, is_transfer, true);
+  keep_ops(*compute_program_, is_transfer, /*transfer=*/false);
+  keep_ops(*transfer_program_, is_transfer, /*transfer=*/true);
   const std::set<std::string> grads = gradients_of(program);
   std::set<std::string> known;
   const Block& compute = compute_program_->root();

@@ -121,7 +121,7 @@ class AloneFolder {
     return io::Checkpoint::open(path, how_);
   }
   [[nodiscard]] auto open_last(const std::string& root) const {
-    return io::open_last_checkpoint(root, true, how_);
+    return io::open_last_checkpoint(root, /*verify=*/true, how_);
   }
 
  private:
@@ -139,7 +139,7 @@ class SpreadFolder {
     return io::SpreadCheckpoint::open(path, gather_, options_);
   }
   [[nodiscard]] auto open_last(const std::string& root) const {
-    return io::open_last_spread_checkpoint(root, gather_, true, options_);
+    return io::open_last_spread_checkpoint(root, gather_, /*verify=*/true, options_);
   }
 
  private:

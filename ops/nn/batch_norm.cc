@@ -99,16 +99,16 @@ StatusOr<std::vector<GradOp>> make_grad(const GradContext& ctx, llvm::StringRef 
 }
 
 StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
-  return make_grad(ctx, "batch_norm_grad", "X", false);
+  return make_grad(ctx, "batch_norm_grad", "X", /*from_output=*/false);
 }
 
 StatusOr<std::vector<GradOp>> sync_grad(const GradContext& ctx) {
-  return make_grad(ctx, "sync_batch_norm_grad", "X", false);
+  return make_grad(ctx, "sync_batch_norm_grad", "X", /*from_output=*/false);
 }
 
 // Computed in place: X is overwritten, so the gradient op inverts the activation from Y.
 StatusOr<std::vector<GradOp>> inplace_grad(const GradContext& ctx) {
-  return make_grad(ctx, "inplace_abn_grad", "Y", true);
+  return make_grad(ctx, "inplace_abn_grad", "Y", /*from_output=*/true);
 }
 
 void add_attrs(OpDef& def) {

@@ -285,7 +285,7 @@ void Client::go_back_early(Deadline deadline) {
     answers.push_back(greeting->answer);
     greetings.push_back(*std::move(greeting));
   }
-  const Settling plan = plan_settling(answers, true, kStepsAhead);
+  const Settling plan = plan_settling(answers, /*again=*/true, kStepsAhead);
   for (size_t i = 0; i < servers.size(); ++i) {
     Request request = protocol::pack(protocol::GoTo{plan.step, settled_number(*servers[i]),
                                                     servers[plan.reason]->channel->endpoint(),

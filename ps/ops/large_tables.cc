@@ -361,10 +361,12 @@ void add_large_table_controls(ControlRegistry& registry, const Tables& tables) {
   };
   add("init", make_init);
   add("read", make_read);
-  add("write",
-      [](const Tables& all, const KernelSetup& setup) { return make_write(all, setup, false); });
-  add("merge",
-      [](const Tables& all, const KernelSetup& setup) { return make_write(all, setup, true); });
+  add("write", [](const Tables& all, const KernelSetup& setup) {
+    return make_write(all, setup, /*adds=*/false);
+  });
+  add("merge", [](const Tables& all, const KernelSetup& setup) {
+    return make_write(all, setup, /*adds=*/true);
+  });
   add("fuse_sgd", make_sgd);
   add("fuse_adam", make_adam);
 }
