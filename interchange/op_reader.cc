@@ -29,7 +29,7 @@ constexpr std::array<NeutralAttr, 43> kNeutral = {{
     {"exhaustive_search", Neutral::kAny},
     {"use_addto", Neutral::kAny},
     {"search_times", Neutral::kAny},
-    // notes of quantisation: largest values seen, and how they were found
+    // notes of quantization: largest values seen, and how they were found
     {"out_threshold", Neutral::kAny},
     {"Out0_threshold", Neutral::kAny},
     {"Output0_threshold", Neutral::kAny},
@@ -53,7 +53,7 @@ constexpr std::array<NeutralAttr, 43> kNeutral = {{
     // layouts of operands; empty: that of the program
     {"x_data_format", Neutral::kNothing},
     {"y_data_format", Neutral::kNothing},
-    // scales of quantised operands
+    // scales of quantized operands
     {"Scale_in", Neutral::kOne},
     {"Scale_out", Neutral::kOne},
     {"Scale_in_eltwise", Neutral::kOne},

@@ -1,4 +1,4 @@
-// quantize-program: finds scales for 8-bit integers from examples and writes a quantised model.
+// quantize-program: finds scales for 8-bit integers from examples and writes a quantized model.
 
 #include <filesystem>
 
@@ -77,7 +77,7 @@ StatusOr<std::unique_ptr<Program>> with_rounding(const Program& program,
                             manager.run(*result, context, {}));
   if (!report.changed())
     return Status(StatusCode::kInvalidProgram,
-                  "the program has no product or convolution to quantise")
+                  "the program has no product or convolution to quantize")
         .with_hint("--types and --skip leave some out; operands must be f32");
   return result;
 }
@@ -171,7 +171,7 @@ void add_options(Tool& tool, QuantizeFlags& flags) {
       ->type_name("P")
       ->capture_default_str();
   app.add_option("--types", flags.types,
-                 "op types to quantise; default: conv2d, depthwise_conv2d, mul, matmul, matmul_v2")
+                 "op types to quantize; default: conv2d, depthwise_conv2d, mul, matmul, matmul_v2")
       ->type_name("TYPE,...")
       ->delimiter(',');
   app.add_option("--skip", flags.skip, "vars whose products stay: operands or results")

@@ -236,7 +236,7 @@ StatusOr<std::vector<ResultDifference>> compare_results(const Program& given,
       const auto* const b = results[i].get_if<Tensor>();
       if (a == nullptr || b == nullptr || a->dtype() != DType::kFloat32) continue;
       if (a->dims() != b->dims())
-        return InvalidData("result '{}' has other dims in the quantised program", names[i]);
+        return InvalidData("result '{}' has other dims in the quantized program", names[i]);
       for (int64_t k = 0; k < a->numel(); ++k) {
         const double value = a->data<float>()[k];
         const double difference = b->data<float>()[k] - value;

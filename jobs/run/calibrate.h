@@ -43,9 +43,9 @@ class Magnitudes {
 };
 
 /// Runs the float program once (kAbsMax) or twice with each of the feeds and stores the scales that
-/// the quantised one reads.
+/// the quantized one reads.
 /// \param given      the program before it was rewritten
-/// \param quantised  its activations are found by the ops that round them
+/// \param quantized  its activations are found by the ops that round them
 /// \param scope      has the parameters; gets the scales, including those of the parameters
 /// Errors: those of the runs; kInvalidData for an activation with a value that is not finite, or
 /// without values.

@@ -22,7 +22,7 @@ struct Offer {
   std::vector<std::byte> bytes;
 };
 
-// Synchronises the ranks of a communicator in rounds. No rank is more than one round ahead of
+// Synchronizes the ranks of a communicator in rounds. No rank is more than one round ahead of
 // another, so the offer of one round stays readable until its rank enters the round after the next.
 class Rendezvous {
  public:

@@ -425,7 +425,7 @@ class Backward {
     block.declare(grad, std::move(spec));
   }
 
-  // A sparse look-up produces selected rows, and so does a sum of selected rows only.
+  // A sparse lookup produces selected rows, and so does a sum of selected rows only.
   static void set_rows_kind(const Op& op, Block& block) {
     const bool lookup = op.type() == "lookup_table_grad" || op.type() == "lookup_table_v2_grad";
     bool rows = lookup && get_attr_or<bool>(op, "is_sparse", false);

@@ -304,7 +304,7 @@ class Splitter {
     return keeps_name && !is_in_place ? last : new_version(frame.block, name);
   }
 
-  // Makes a loop work on a separate var, which is initialised with a copy.
+  // Makes a loop work on a separate var, which is initialized with a copy.
   static void carry(Op& loop, const std::string& name, const std::string& before,
                     const std::string& after) {
     if (after != name) rename_deep(loop, name, after, /*writes=*/true);

@@ -9,7 +9,7 @@
 namespace millrace::ops::backward {
 namespace {
 
-// True for an overwritten integer that selects what is read (ids of a look-up). Counters are
+// True for an overwritten integer that selects what is read (ids of a lookup). Counters are
 // excluded: gradients count them back.
 bool is_overwritten_choice(const Op& op, const Var& var, const Op& last) {
   const bool is_whole = var.kind() == VarKind::kLodTensor && var.spec().has_tensor() &&

@@ -75,7 +75,7 @@ Status infer_instance_norm(InferContext& ctx) {
   return Ok();
 }
 
-// About eight operations an element: two sums, normalisation, scale and shift.
+// About eight operations an element: two sums, normalization, scale and shift.
 double flops(const InferContext& ctx) {
   return 8 * elementwise_flops(ctx);
 }
@@ -118,7 +118,7 @@ void add_nn_norm(OpRegistry& registry) {
           .infer(infer_layer_norm)
           .grad(grad("layer_norm_grad", {"X", "Scale", "Bias", "Mean", "Variance"})));
   registry.add(normalisation("group_norm")
-                   .doc("every group of channels of an image normalised, then scaled by channel")
+                   .doc("every group of channels of an image normalized, then scaled by channel")
                    .intermediate("Mean", "[batch, groups]")
                    .intermediate("Variance", "[batch, groups]")
                    .attr("groups", -1, "number of groups; required")
@@ -128,7 +128,7 @@ void add_nn_norm(OpRegistry& registry) {
                    .grad(grad("group_norm_grad", {"X", "Y", "Scale", "Bias", "Mean", "Variance"})));
   registry.add(
       normalisation("instance_norm")
-          .doc("every channel of an image normalised, then scaled by channel")
+          .doc("every channel of an image normalized, then scaled by channel")
           .intermediate("SavedMean", "[batch * channels]")
           .intermediate("SavedVariance", "[batch * channels], 1 / sqrt(variance + epsilon)")
           .infer(infer_instance_norm)

@@ -302,7 +302,7 @@ Status Communicator::Impl::init_params(Scope& scope) {
       for (const std::string& var : context.vars()) {
         values.push_back(scope.find(var));
         if (values.back() == nullptr || !values.back()->initialized())
-          return NotFound("'{}' has no value to initialise the servers with", var);
+          return NotFound("'{}' has no value to initialize the servers with", var);
       }
       MILLRACE_RETURN_IF_ERROR(sender_->set(context, values, deadline()));
     }

@@ -286,7 +286,7 @@ StatusOr<std::unique_ptr<LargeTable>> LargeTable::parse(const std::string& descr
   const std::vector<std::string> widths = list_of(parts[2]);
   const std::vector<std::string> initializers = list_of(parts[6]);
   if (names.empty() || names.size() != widths.size() || names.size() != initializers.size())
-    return wrong("expected a width and an initialiser for each column");
+    return wrong("expected a width and an initializer for each column");
   auto table = std::make_unique<LargeTable>();
   table->name_ = parts[0].str();
   for (size_t i = 0; i < names.size(); ++i) {

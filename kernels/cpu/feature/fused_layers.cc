@@ -134,7 +134,7 @@ struct FcLayerNorm {
   double epsilon = 0;
 };
 
-// The product of X and W, and the rows that are normalised.
+// The product of X and W, and the rows that are normalized.
 struct FcLayerNormShape {
   GemmShape product;
   LayerNormRows rows;

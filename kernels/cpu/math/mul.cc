@@ -69,7 +69,7 @@ struct MulSetup {
                        ctx.out(out).raw(), accumulate);
   }
 
-  // Initialises the result with the summand, which may share its memory.
+  // Initializes the result with the summand, which may share its memory.
   static Status begin_with(const KernelContext& ctx, const Tensor* summand, Tensor& result) {
     if (summand == nullptr || summand->dtype() != result.dtype() ||
         summand->numel() != result.numel()) {

@@ -76,7 +76,7 @@ void use_statistics(const BatchNormForward<T>& f, const BatchNormAttrs& attrs, i
     f.saved_deviation[c] = C{1} / std::sqrt(f.saved_deviation[c] + static_cast<C>(attrs.epsilon));
 }
 
-// Factor and summand of the normalised elements.
+// Factor and summand of the normalized elements.
 template <typename T>
 void find_factors(const BatchNormForward<T>& f, int64_t begin, int64_t end, Compute<T>* factor,
                   Compute<T>* summand) {

@@ -13,7 +13,7 @@ bool is_half(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBfloat16;
 }
 
-// Returns the output, initialised with the value of the input.
+// Returns the output, initialized with the value of the input.
 StatusOr<Tensor*> in_place(const KernelContext& ctx, ArgIndex in, ArgIndex out, const char* slot) {
   const Tensor* const from = ctx.find_in(in);
   if (from == nullptr || !from->initialized())
