@@ -124,22 +124,22 @@ StatusOr<int> quantize(Tool& tool, const QuantizeFlags& flags) {
   Scope scope;
   MILLRACE_RETURN_IF_ERROR(
       io::load_parameters(params, *program, scope, {.threads = tool.common().threads}));
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> quantised,
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> quantized,
                             with_rounding(*program, flags));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<executor::NamedValues> examples,
                             read_examples(flags, *program));
-  MILLRACE_RETURN_IF_ERROR(jobs::calibrate(*program, *quantised, scope, examples, options));
+  MILLRACE_RETURN_IF_ERROR(jobs::calibrate(*program, *quantized, scope, examples, options));
   const std::string& folder = tool.common().output;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return IoError("cannot create '{}': {}", folder, error.message());
   const io::SaveOptions saving{.replace = tool.common().force ? Replace::kYes : Replace::kNo};
-  MILLRACE_RETURN_IF_ERROR(io::save_parameters(folder + "/__params__", *quantised, scope, saving));
-  MILLRACE_RETURN_IF_ERROR(tool.write_file(folder + "/__model__", export_program(*quantised)));
+  MILLRACE_RETURN_IF_ERROR(io::save_parameters(folder + "/__params__", *quantized, scope, saving));
+  MILLRACE_RETURN_IF_ERROR(tool.write_file(folder + "/__model__", export_program(*quantized)));
   MILLRACE_ASSIGN_OR_RETURN(
       const std::vector<jobs::ResultDifference> differences,
-      jobs::compare_results(*program, *quantised, scope, examples, options.threads));
-  MILLRACE_RETURN_IF_ERROR(tool.write_file("", report_of(tool, *quantised, differences)));
+      jobs::compare_results(*program, *quantized, scope, examples, options.threads));
+  MILLRACE_RETURN_IF_ERROR(tool.write_file("", report_of(tool, *quantized, differences)));
   return kDone;
 }
 

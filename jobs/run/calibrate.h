@@ -49,7 +49,7 @@ class Magnitudes {
 /// \param scope      has the parameters; gets the scales, including those of the parameters
 /// Errors: those of the runs; kInvalidData for an activation with a value that is not finite, or
 /// without values.
-Status calibrate(const Program& given, const Program& quantised, Scope& scope,
+Status calibrate(const Program& given, const Program& quantized, Scope& scope,
                  const std::vector<executor::NamedValues>& feeds,
                  const CalibrationOptions& options);
 
@@ -62,7 +62,7 @@ struct ResultDifference {
 /// Runs both programs, each in its own scope, and compares what their fetch ops read.
 /// Errors: those of the runs; kInvalidProgram without fetch ops.
 StatusOr<std::vector<ResultDifference>> compare_results(
-    const Program& given, const Program& quantised, Scope& scope,
+    const Program& given, const Program& quantized, Scope& scope,
     const std::vector<executor::NamedValues>& feeds, int threads);
 
 }  // namespace millrace::jobs

@@ -58,10 +58,10 @@ std::pair<T, T> undo(const InplaceAbnAttrs& attrs, T y) {
 
 StatusOr<Kernel> inplace_abn(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const InplaceAbnAttrs attrs, read_attrs(op));
-  MILLRACE_ASSIGN_OR_RETURN(Kernel normalise, batch_norm_kernel(op));
+  MILLRACE_ASSIGN_OR_RETURN(Kernel normalize, batch_norm_kernel(op));
   const ArgIndex y = op.output("Y");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_RETURN_IF_ERROR(normalise(ctx));
+    MILLRACE_RETURN_IF_ERROR(normalize(ctx));
     Tensor& out = ctx.out(y);
     return dispatch<FloatTypes>(out.dtype(), [&](auto tag) {
       activate<typename decltype(tag)::type>(attrs, out.values<typename decltype(tag)::type>());

@@ -58,7 +58,7 @@ class Int8Operands {
   StatusOr<std::vector<float>> values_of(const KernelContext& ctx, ArgIndex arg, const char* slot,
                                          const Tensor& weights) const;
   /// Finds the scales if none are given, and fills integers_.
-  Status quantise(const Tensor& weights);
+  Status quantize(const Tensor& weights);
   /// Calls body(output channel, first element, count) for runs of weights of one channel.
   template <typename Body>
   void for_runs(const Tensor& weights, Body&& body) const;
