@@ -237,7 +237,7 @@ Status Client::continue_at(llvm::ArrayRef<Server*> servers, llvm::ArrayRef<Greet
     Server& server = *servers[i];
     const std::lock_guard lock(server.hello);
     server.epoch = greetings[i].epoch;
-    if (!plan.is_so) {
+    if (!plan.servers_agree) {
       Request request = protocol::pack(
           protocol::GoTo{plan.step, settled_number(server), reason, greetings[plan.reason].epoch});
       address(server, request);
