@@ -31,7 +31,8 @@ Status check_live_options(const RoleFiles& files, const LiveModelOptions& option
   if (!files.params.empty() || !files.load_program.empty())
     return InvalidArgument("files: params and load_program must be empty, the servers have them");
   if (files.startup.empty())
-    return InvalidArgument("files.startup: expected the program that fetches the parameters");
+    return InvalidArgument(
+        "files.startup: expected the program that fetches the parameters, found none");
   if (jobs::is_fleet_role(files.program))
     return Unimplemented("a live model of a job of the fleet API");
   return Ok();

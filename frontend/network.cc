@@ -96,7 +96,8 @@ VarRef Network::data(const std::string& name, const std::vector<int64_t>& dims, 
 VarRef Network::parameter(const std::vector<int64_t>& dims, const ParamAttr& attr, DType dtype,
                           std::source_location where) {
   frontend::Layer layer(state_.pointer().get(), "param", where);
-  if (attr.name.empty()) return layer.fail(InvalidArgument("attr.name: expected a name"));
+  if (attr.name.empty())
+    return layer.fail(InvalidArgument("attr.name: expected a name, found an empty one"));
   return layer.param(attr, "w", dims, dtype, init::Xavier{});
 }
 

@@ -284,7 +284,8 @@ Status TranspiledFleet::stop_worker() {
 }
 
 Status TranspiledFleet::save(const TranspiledSaveTarget& to, Trainer::Ending ending) {
-  if (to.root.empty()) return InvalidArgument("the root of what is saved: expected a folder");
+  if (to.root.empty())
+    return InvalidArgument("root of what is saved: expected a folder, found an empty name");
   ending.root = to.root;
   ending.replace = to.replace;
   return trainer_->save(ending);
