@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -100,9 +99,7 @@ inline Status Ok() {
 /// and aborts.
 [[noreturn]] void abort_without_value(const Status& status);
 /// The same for an object that was moved from.
-/// \param function  std::source_location::function_name() of a member of PartsPtr; the message
-/// names
-///                  its T
+/// \param function  __PRETTY_FUNCTION__ of a member of PartsPtr; the message names its T
 [[noreturn]] void abort_moved_from(const char* function);
 
 /// A value of type T or the Status that explains why there is none. Without a value, value(), * and
@@ -151,7 +148,7 @@ class PartsPtr {
   T* operator->() const { return pointer().get(); }
   /// The pointer itself, not null.
   const Pointer& pointer() const {
-    if (parts_ == nullptr) abort_moved_from(std::source_location::current().function_name());
+    if (parts_ == nullptr) abort_moved_from(__PRETTY_FUNCTION__);
     return parts_;
   }
 
