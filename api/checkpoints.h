@@ -61,7 +61,7 @@ class ServerCheckpoint {
  private:
   struct Parts;
   explicit ServerCheckpoint(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  PartsPtr<Parts> parts_;
 };
 
 }  // namespace millrace::api

@@ -136,7 +136,7 @@ Communicator::Counts Communicator::counts() const {
 
 Status Communicator::close() {
   if (is_running()) return InvalidArgument("close: the communicator is running, call stop() first");
-  return parts_->client->complete(false);
+  return parts_->client->complete(/*stay=*/false);
 }
 
 }  // namespace millrace::api

@@ -104,7 +104,7 @@ class Communicator {
  private:
   struct Parts;
   explicit Communicator(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  PartsPtr<Parts> parts_;
 };
 
 }  // namespace millrace::api

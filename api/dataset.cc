@@ -193,7 +193,7 @@ Status Dataset::load_into_memory() {
 Status Dataset::preload() {
   MILLRACE_RETURN_IF_ERROR(parts_->may_in_memory("preload"));
   try {
-    parts_->preloading = std::thread([parts = parts_.get()] {
+    parts_->preloading = std::thread([parts = parts_.pointer().get()] {
       parts->preloaded = without_exceptions("in preload", [&] { return parts->data->load(); });
     });
   } catch (const std::exception& error) {

@@ -161,7 +161,7 @@ class Dataset {
   friend struct Internals;
   struct Parts;
   explicit Dataset(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  PartsPtr<Parts> parts_;
 };
 
 }  // namespace millrace::api

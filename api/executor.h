@@ -111,7 +111,7 @@ class PreparedProgram {
   friend class Executor;
   struct Parts;
   explicit PreparedProgram(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  PartsPtr<Parts> parts_;
 };
 
 /// Runs programs: the original's Executor, with the scope as an argument.
@@ -159,7 +159,7 @@ class Executor {
  private:
   struct Parts;
   explicit Executor(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  PartsPtr<Parts> parts_;
 };
 
 }  // namespace millrace::api

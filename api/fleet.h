@@ -74,8 +74,8 @@ class TranspilerStrategy {
   transpiler::DistributeTranspilerConfig config = {};  ///< the program configuration
   /// Settings of the communicator by name (TrainerRuntimeConfig): communicator_send_queue_size, ...
   std::map<std::string, std::string> communicator = {};
-  /// JSON: embeddings that become typed tables of the servers (JobOptions::sparse_tables); empty:
-  /// none.
+  /// JSON: embeddings that become typed tables of the servers (WriteJobOptions::sparse_tables);
+  /// empty: none.
   std::string sparse_tables = {};
 
  private:
@@ -127,7 +127,10 @@ struct FleetFolder {
   std::string root;    ///< folder of the worker's files; servers use their files_root in its place
   std::string folder;  ///< below root
   bool replace = false;  ///< replace files that exist; otherwise an error (kUsage)
-  int mode = 0;          ///< which rows are saved; 0: all
+  /// Which rows of tables with statistics are saved, numbered as by the original: 0 all; 1 those
+  /// with base_threshold whose changes since the last such save reach delta_threshold; 2 those
+  /// with base_threshold; 3 all, at the end of a day. Other tables always save all rows.
+  int mode = 0;
 };
 
 /// What a process of a job with typed tables needs beside its programs; `transpile-program --fleet`
@@ -292,7 +295,7 @@ class Fleet {
 
  private:
   struct Parts;
-  std::unique_ptr<Parts> parts_;
+  PartsPtr<Parts> parts_;
 };
 
 }  // namespace millrace::api

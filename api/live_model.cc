@@ -31,7 +31,8 @@ Status check_live_options(const RoleFiles& files, const LiveModelOptions& option
   if (!files.params.empty() || !files.load_program.empty())
     return InvalidArgument("files: params and load_program must be empty, the servers have them");
   if (files.startup.empty())
-    return InvalidArgument("files.startup: expected the program that fetches the parameters");
+    return InvalidArgument(
+        "files.startup: expected the program that fetches the parameters, found none");
   if (jobs::is_fleet_role(files.program))
     return Unimplemented("a live model of a job of the fleet API");
   return Ok();
@@ -127,7 +128,7 @@ StatusOr<LiveModel> LiveModel::open(const RoleFiles& files, const std::vector<st
   }
   if (status.ok()) return LiveModel(std::move(parts));
   // The servers must not wait for this trainer; the first error is the one to report.
-  static_cast<void>(parts->client->complete(false));
+  static_cast<void>(parts->client->complete(/*stay=*/false));
   return std::move(status).in_file(files.program);
 }
 
@@ -158,7 +159,7 @@ Status LiveModel::refresh() {
 Status LiveModel::close() {
   MILLRACE_RETURN_IF_ERROR(parts_->may("close"));
   parts_->closed = true;
-  return parts_->client->complete(false);
+  return parts_->client->complete(/*stay=*/false);
 }
 
 }  // namespace millrace::api

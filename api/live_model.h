@@ -65,7 +65,7 @@ class LiveModel {
 
   /// Runs the model once. \param feeds  all inputs by name; dtype and dims as declared
   /// \returns the outputs by name
-  /// Errors: those of PreparedProgram::run(); kDistributed for a look-up that a server does not
+  /// Errors: those of PreparedProgram::run(); kDistributed for a lookup that a server does not
   /// answer by the deadline; kInvalidArgument after close().
   StatusOr<Arrays> run(const Arrays& feeds);
   /// Runs the model once for every batch of a data set (api/dataset.h), with the variables as they
@@ -81,7 +81,7 @@ class LiveModel {
  private:
   struct Parts;
   explicit LiveModel(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  PartsPtr<Parts> parts_;
 };
 
 }  // namespace millrace::api

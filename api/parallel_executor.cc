@@ -104,7 +104,7 @@ StatusOr<ParallelExecutor> ParallelExecutor::create(const Program& program, cons
   parts->vars = Internals::state(scope);
   parts->device = options.device;
   if (options.share_vars_from != nullptr) {
-    const std::shared_ptr<Parts>& from = options.share_vars_from->parts_;
+    const std::shared_ptr<Parts>& from = options.share_vars_from->parts_.pointer();
     settings.share_vars_from = from->runner.get();
     parts->vars = from;
     parts->gpus = from->gpus;

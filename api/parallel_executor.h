@@ -124,7 +124,7 @@ class ParallelExecutor {
  private:
   struct Parts;
   explicit ParallelExecutor(std::shared_ptr<Parts> parts);
-  std::shared_ptr<Parts> parts_;
+  PartsPtr<Parts, std::shared_ptr<Parts>> parts_;
 };
 
 }  // namespace millrace::api

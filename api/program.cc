@@ -120,7 +120,8 @@ StatusOr<ProgramEditor::OpId> ProgramEditor::insert_op(int block, const OpData& 
     if (&where->block() != target)
       return NotFound("block {} has no op with number {}", block, *before);
   }
-  if (op.type.empty()) return InvalidArgument("an op needs a type");
+  if (op.type.empty())
+    return InvalidArgument("type of the op: expected a name, found an empty one");
   Op& added = target->insert_before(where, op.type);
   for (const SlotData& slot : op.inputs)
     added.set_input(slot.name, llvm::ArrayRef<std::string>(slot.vars));
@@ -147,7 +148,7 @@ Status ProgramEditor::erase_op(OpId op) {
 
 Status ProgramEditor::set_op_type(OpId op, const std::string& type) {
   MILLRACE_ASSIGN_OR_RETURN(Op* const found, parts_->op(op));
-  if (type.empty()) return InvalidArgument("an op needs a type");
+  if (type.empty()) return InvalidArgument("type of the op: expected a name, found an empty one");
   found->set_type(type);
   return Ok();
 }
@@ -234,7 +235,8 @@ Status ProgramEditor::rename_var(int block, const std::string& from, const std::
   MILLRACE_ASSIGN_OR_RETURN(Block* const found, parts_->block(block));
   if (found->find_var(from) == nullptr)
     return NotFound("block {} does not declare '{}'", block, from);
-  if (to.empty()) return InvalidArgument("a var needs a name");
+  if (to.empty())
+    return InvalidArgument("new name of the var: expected a name, found an empty one");
   // Blocks that see the declaration: this one, and those inside it that do not declare it again.
   std::vector<Block*> seeing = {found};
   for (Block& other : parts_->program->blocks()) {

@@ -144,7 +144,7 @@ class ProgramEditor {
 
  private:
   struct Parts;
-  std::unique_ptr<Parts> parts_;
+  PartsPtr<Parts> parts_;
 };
 
 /// What verify() checks and permits; docs/verifier.md.

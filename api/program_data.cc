@@ -329,7 +329,8 @@ StatusOr<AttrValue> value_of(const AttrData& attr, const Op& op, const ops::OpRe
 
 StatusOr<VarSpec> spec_of(const VarData& var, const VarSpec* present) {
   const auto wrong = [&var](Status status) { return of_var(std::move(status), var.name); };
-  if (var.name.empty()) return InvalidArgument("a var needs a name");
+  if (var.name.empty())
+    return InvalidArgument("name of the var: expected a name, found an empty one");
   if (!is_valid(var.kind))
     return wrong(InvalidArgument("unknown kind {}", static_cast<int>(var.kind)));
   if (var.dtype && !is_valid(*var.dtype))

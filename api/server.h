@@ -68,7 +68,7 @@ class ParameterServer {
  private:
   struct Parts;
   explicit ParameterServer(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  PartsPtr<Parts> parts_;
 };
 
 }  // namespace millrace::api

@@ -109,7 +109,7 @@ int64_t Trainer::next_step() const {
 }
 
 StatusOr<Arrays> Trainer::step(const Arrays& feeds, const std::vector<std::string>& fetches) {
-  MILLRACE_RETURN_IF_ERROR(parts_->may("step", false));
+  MILLRACE_RETURN_IF_ERROR(parts_->may("step", /*by_workers=*/false));
   executor::NamedValues values;
   executor::NamedValues results;
   MILLRACE_RETURN_IF_ERROR(executor::check_each_feed(parts_->trainer->program(), feeds));
@@ -147,7 +147,7 @@ StatusOr<EpochResult> Trainer::train_from_dataset(Dataset& dataset, const EpochO
 
 StatusOr<Arrays> Trainer::worker_step(int worker, int64_t number, const Arrays& feeds,
                                       const std::vector<std::string>& fetches) {
-  MILLRACE_RETURN_IF_ERROR(parts_->may("worker_step", true));
+  MILLRACE_RETURN_IF_ERROR(parts_->may("worker_step", /*by_workers=*/true));
   if (worker < 0 || worker >= parts_->trainer->workers())
     return InvalidArgument("worker {}: expected one of {} workers", worker,
                            parts_->trainer->workers());
@@ -160,7 +160,7 @@ StatusOr<Arrays> Trainer::worker_step(int worker, int64_t number, const Arrays& 
 }
 
 Status Trainer::worker_leaves() {
-  MILLRACE_RETURN_IF_ERROR(parts_->may("worker_leaves", true));
+  MILLRACE_RETURN_IF_ERROR(parts_->may("worker_leaves", /*by_workers=*/true));
   return parts_->trainer->worker_leaves();
 }
 bool Trainer::must_go_back() const {

@@ -145,7 +145,7 @@ class Trainer {
  private:
   struct Parts;
   explicit Trainer(std::unique_ptr<Parts> parts);
-  std::unique_ptr<Parts> parts_;
+  PartsPtr<Parts> parts_;
 };
 
 }  // namespace millrace::api

@@ -44,7 +44,7 @@ StatusOr<BackwardResult> append_backward(const Program& main, const std::string&
 /// What minimize() returns.
 struct MinimizeResult {
   std::shared_ptr<const Program> main;     ///< with gradient, clip, decay and update ops
-  std::shared_ptr<const Program> startup;  ///< also initialises the optimizer's state
+  std::shared_ptr<const Program> startup;  ///< also initializes the optimizer's state
   ParamGrads param_grads;                  ///< parameters that are trained
   std::string learning_rate;               ///< var that holds the rate
   std::vector<Status> warnings;            ///< as in BackwardResult

@@ -4,7 +4,7 @@
     bench/int8.py --bin-dir build/release --programs ../shared/bench/programs [--nets mlp,resnet18_64,bert_mini] [--rounds 3]
 
 One thread. Each net gets the parameters of its startup program and scales from one batch (quantize-program, abs-max).
-ONNX Runtime gets the same model (migrate --to onnx), quantised by its own quantize_static with scales for channels, from
+ONNX Runtime gets the same model (migrate --to onnx), quantized by its own quantize_static with scales for channels, from
 the same batch. Rounds alternate; lines have the best medians of processor time, and how far the results are from float. Needs numpy;
 ONNX Runtime and onnx are optional.
 """

@@ -38,7 +38,7 @@ struct Settings {
   std::string out;
 };
 
-// A number in [-1, 1) that is computed from the key (the finaliser of SplitMix64).
+// A number in [-1, 1) that is computed from the key (the finalizer of SplitMix64).
 double weight_of(uint64_t key) {
   key += 0x9e3779b97f4a7c15U;
   key = (key ^ (key >> 30U)) * 0xbf58476d1ce4e5b9U;

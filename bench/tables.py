@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Look-ups and updates of a sparse table beside FBGEMM's table-batched embeddings on a CPU, one thread, in turn.
+"""Lookups and updates of a sparse table beside FBGEMM's table-batched embeddings on a CPU, one thread, in turn.
 
     bench/tables.py --bin-dir build/release --fbgemm PYTHON [--rounds 3] [--rows N] [--dim D] [--power P]
 
@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 IDS = 26 * 512
-GOALS = {"look-up": 1.5, "sgd": 3.0, "adagrad": 3.0}
+GOALS = {"lookup": 1.5, "sgd": 3.0, "adagrad": 3.0}
 
 
 def peer(args):
@@ -36,13 +36,13 @@ def peer(args):
     for name, kind in (("sgd", EmbOptimType.EXACT_SGD), ("adagrad", EmbOptimType.EXACT_ROWWISE_ADAGRAD)):
         table = SplitTableBatchedEmbeddingBagsCodegen([(args.rows, args.dim, EmbeddingLocation.HOST, ComputeDevice.CPU)], optimizer=kind,
                                                       learning_rate=0.05, pooling_mode=PoolingMode.SUM)
-        times = {"look-up": [], name: []}
+        times = {"lookup": [], name: []}
         for run in range(args.runs):
             start = time.perf_counter()
             rows = table(batches[run % 16], offsets)
             middle = time.perf_counter()
             rows.backward(grads)
-            times["look-up"].append(middle - start)
+            times["lookup"].append(middle - start)
             times[name].append(time.perf_counter() - middle)
         for what, each in times.items():
             found[what] = max(found.get(what, 0), IDS / float(np.median(each)))
@@ -56,7 +56,7 @@ def ours(args):
                    "--runs", args.runs]
         lines = subprocess.run([str(each) for each in command], capture_output=True, text=True, check=True).stdout.splitlines()
         for row in map(json.loads, lines):
-            what = {"pull": "look-up", "push": name}.get(row["what"])
+            what = {"pull": "lookup", "push": name}.get(row["what"])
             if what:
                 found[what] = max(found.get(what, 0), row["median"])
     return found

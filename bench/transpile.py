@@ -6,7 +6,7 @@
 
 For each program and number of servers: wall and processor time and peak memory of transpile-program with two trainers,
 everything verified and written, median of the rounds (wall also the best); and the stages inside one process
-(bench/transpile_bench), compared with protobuf, which parses and serialises the same bytes in the same run. Prints one
+(bench/transpile_bench), compared with protobuf, which parses and serializes the same bytes in the same run. Prints one
 JSON line per case; with --write also the table between the markers of the document. --check runs the smallest case once
 and checks only exit codes. Exit status: 0, or 1 if a run failed or a limit of performance_goals.md was missed.
 """

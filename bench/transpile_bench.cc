@@ -1,5 +1,5 @@
 // Times import, verification, transpilation of all roles and export, and prints one JSON line per
-// case. The peer in the same run is protobuf: parsing and serialising the same bytes with the
+// case. The peer in the same run is protobuf: parsing and serializing the same bytes with the
 // generated classes.
 #include <algorithm>
 #include <chrono>

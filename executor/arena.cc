@@ -255,13 +255,13 @@ Status Arena::after_run(Value* const* table, bool shapes_changed) {
     note_sizes(table);
     drop(table);
   }
-  plan_ = plan_places(table, false);
+  plan_ = plan_places(table, /*resident=*/false);
   give_back_free_memory(plan_.bytes);
   MILLRACE_ASSIGN_OR_RETURN(buffer_, Buffer::allocate(static_cast<size_t>(plan_.bytes)));
   bind_places(table);
   if (guard_ != nullptr) guard_->watch({buffer_->data(), static_cast<size_t>(plan_.bytes)});
   if (device_memory_ == nullptr) return Ok();
-  device_plan_ = plan_places(table, true);
+  device_plan_ = plan_places(table, /*resident=*/true);
   return bind_resident_places(table);
 }
 

@@ -34,7 +34,7 @@ Uses uses_of(const CompiledOp& compiled, Value* const* table, const VarLocks& lo
     if (compiled.inputs[i] >= 0) add_use(locks, table[compiled.inputs[i]], !only_read, uses);
   }
   for (const int32_t index : compiled.outputs)
-    if (index >= 0) add_use(locks, table[index], true, uses);
+    if (index >= 0) add_use(locks, table[index], /*changes=*/true, uses);
   std::sort(uses.begin(), uses.end(),
             [](const VarUse& a, const VarUse& b) { return a.lock < b.lock; });
   return uses;

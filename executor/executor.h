@@ -37,7 +37,7 @@ struct ExecutorOptions {
   /// docs/decisions, decision 15).
   bool inter_op = false;
   /// A program for inference frees the memory of parameters that its first run converts to another
-  /// form (filters folded with a normalisation). Reading them afterwards, from the scope or by
+  /// form (filters folded with a normalization). Reading them afterwards, from the scope or by
   /// another program, is an error that says so.
   bool release_folded = false;
   /// Detects kernels that read unwritten memory or write to memory that is not theirs: outputs and

@@ -44,7 +44,7 @@ Status run_passes(Program& program, const ops::OpRegistry& registry,
   MILLRACE_ASSIGN_OR_RETURN(const transpiler::PassManager manager,
                             transpiler::PassManager::create(passes, std::move(pipeline)));
   transpiler::PassContext context(registry);
-  return manager.run(program, context, pass_options(program, registry, false)).status();
+  return manager.run(program, context, pass_options(program, registry, /*verify=*/false)).status();
 }
 
 // Pass prune checks this if there are feeds.
@@ -191,7 +191,8 @@ Status save_inference_model(const std::string& folder, const Program& program,
   MILLRACE_RETURN_IF_ERROR(write_file_atomically(path, export_program(*pruned), options.replace));
   if (options.program_only) return Ok();
   return io::write_folder_manifest(
-      folder, model_files(*pruned, options.model_filename, options.params_filename), {}, true);
+      folder, model_files(*pruned, options.model_filename, options.params_filename), {},
+      /*sync=*/true);
 }
 
 StatusOr<ModelBytes> inference_model_bytes(const Program& program, const ops::OpRegistry& registry,

@@ -36,7 +36,7 @@ llvm::ArrayRef<const char*> fusing_passes(bool trains, bool for_gpu) {
                 : llvm::ArrayRef<const char*>(kForInference);
 }
 
-// True for a normalisation with given statistics: it passes them on as outputs, which are the same
+// True for a normalization with given statistics: it passes them on as outputs, which are the same
 // vars.
 bool passes_statistics_on(const Op& op) {
   if (op.type() != "batch_norm" && op.type() != "sync_batch_norm") return false;

@@ -118,7 +118,7 @@ class Session {
   struct Parts;
   explicit Session(std::unique_ptr<Parts> parts);
 
-  std::unique_ptr<Parts> parts_;
+  PartsPtr<Parts> parts_;
 };
 
 }  // namespace millrace

@@ -169,7 +169,7 @@ Status Fleet::minimize(const ops::OpRegistry& registry, const Program& main, con
 }
 
 Status Fleet::init_server(const ServerTableOptions& options, ps::ServerOptions service) {
-  MILLRACE_RETURN_IF_ERROR(need_programs("init_server", true));
+  MILLRACE_RETURN_IF_ERROR(need_programs("init_server", /*server=*/true));
   if (role_->is_heter_worker()) return init_heter_worker(std::move(service));
   if (job_->spec().all_reduces_dense) MILLRACE_RETURN_IF_ERROR(check_hybrid_service(service));
   ServerSetup setup;
@@ -195,7 +195,7 @@ Status Fleet::init_heter_worker(ps::ServerOptions service) {
 
 Status Fleet::init_server_from(const std::string& folder, const std::vector<std::string>& tables,
                                const ServerTableOptions& options, ps::ServerOptions service) {
-  MILLRACE_RETURN_IF_ERROR(need_programs("init_server", true));
+  MILLRACE_RETURN_IF_ERROR(need_programs("init_server", /*server=*/true));
   if (role_->is_heter_worker())
     return InvalidArgument("init_server: a heter worker has no tables to load");
   MILLRACE_RETURN_IF_ERROR(init_server(options, std::move(service)));
@@ -205,7 +205,7 @@ Status Fleet::init_server_from(const std::string& folder, const std::vector<std:
 }
 
 Status Fleet::run_server(ps::Transport& transport) {
-  MILLRACE_RETURN_IF_ERROR(need_programs("run_server", true));
+  MILLRACE_RETURN_IF_ERROR(need_programs("run_server", /*server=*/true));
   if (heter_worker_ != nullptr)
     return heter_worker_->serve(transport, role_->heter.all[static_cast<size_t>(role_->id)]);
   if (server_ == nullptr)
@@ -242,7 +242,7 @@ std::vector<std::string> Fleet::peers_of_worker() const {
 
 Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait,
                           const ps::ClientOptions& client, const GroupStart* group) {
-  MILLRACE_RETURN_IF_ERROR(need_programs("init_worker", false));
+  MILLRACE_RETURN_IF_ERROR(need_programs("init_worker", /*server=*/false));
   if (job_->spec().all_reduces_dense != (group != nullptr))
     return InvalidArgument("init_worker: {}",
                            group == nullptr
@@ -274,7 +274,7 @@ Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOp
 }
 
 Status Fleet::need_worker(const char* call) const {
-  MILLRACE_RETURN_IF_ERROR(need_programs(call, false));
+  MILLRACE_RETURN_IF_ERROR(need_programs(call, /*server=*/false));
   if (worker_ != nullptr) return Ok();
   return InvalidArgument("{}: this worker is not running, call init_worker() first", call);
 }

@@ -56,7 +56,7 @@ class Fleet {
   /// line each.
   [[nodiscard]] std::vector<std::string> remarks() const;
 
-  // ---- the role of this process; errors: not initialised
+  // ---- the role of this process; errors: not initialized
   [[nodiscard]] StatusOr<RoleMaker> role() const;
   [[nodiscard]] StatusOr<bool> is_worker() const;
   [[nodiscard]] StatusOr<bool> is_server() const;

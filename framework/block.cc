@@ -226,8 +226,8 @@ void Block::link_slot(Op& op, bool is_output, uint32_t slot) {
 
 void Block::link_uses(Op& op) {
   if (!is_indexed_) return;
-  for (uint32_t s = 0; s < op.inputs_.size(); ++s) link_slot(op, false, s);
-  for (uint32_t s = 0; s < op.outputs_.size(); ++s) link_slot(op, true, s);
+  for (uint32_t s = 0; s < op.inputs_.size(); ++s) link_slot(op, /*is_output=*/false, s);
+  for (uint32_t s = 0; s < op.outputs_.size(); ++s) link_slot(op, /*is_output=*/true, s);
 }
 
 void Block::unlink_slot_uses(Op& op, bool is_output) {
@@ -261,8 +261,8 @@ void Block::unlink_slot_uses(Op& op, bool is_output) {
 }
 
 void Block::unlink_uses(Op& op) {
-  unlink_slot_uses(op, false);
-  unlink_slot_uses(op, true);
+  unlink_slot_uses(op, /*is_output=*/false);
+  unlink_slot_uses(op, /*is_output=*/true);
 }
 
 void Block::index_uses() {

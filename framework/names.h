@@ -12,7 +12,7 @@ namespace millrace::names {
 
 /// Placeholder argument for "no variable here" in gradient slots.
 inline constexpr const char* kEmpty = "@EMPTY@";
-/// Infix of the gradient variables that clipping and regularisation create.
+/// Infix of the gradient variables that clipping and regularization create.
 inline constexpr const char* kNewGrad = "@NEWGRAD@";
 /// Training-step counter of learning-rate schedules.
 inline constexpr const char* kLrCounter = "@LR_DECAY_COUNTER@";

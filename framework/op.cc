@@ -149,10 +149,10 @@ void Op::remove_slot(bool is_output, llvm::StringRef slot) {
 }
 
 void Op::remove_input(llvm::StringRef slot) {
-  remove_slot(false, slot);
+  remove_slot(/*is_output=*/false, slot);
 }
 void Op::remove_output(llvm::StringRef slot) {
-  remove_slot(true, slot);
+  remove_slot(/*is_output=*/true, slot);
 }
 
 void Op::add_slot(bool is_output, llvm::StringRef slot, llvm::ArrayRef<llvm::StringRef> names) {
@@ -162,10 +162,10 @@ void Op::add_slot(bool is_output, llvm::StringRef slot, llvm::ArrayRef<llvm::Str
   // Link only the new slot: an op of a hostile file may have millions of slots.
   if (is_output) {
     outputs_.push_back(std::move(added));
-    block_->link_slot(*this, true, static_cast<uint32_t>(outputs_.size() - 1));
+    block_->link_slot(*this, /*is_output=*/true, static_cast<uint32_t>(outputs_.size() - 1));
   } else {
     inputs_.push_back(std::move(added));
-    block_->link_slot(*this, false, static_cast<uint32_t>(inputs_.size() - 1));
+    block_->link_slot(*this, /*is_output=*/false, static_cast<uint32_t>(inputs_.size() - 1));
   }
   touch();
 }
@@ -193,10 +193,10 @@ bool Op::replace_arg(bool is_output, llvm::StringRef from, llvm::StringRef to) {
 }
 
 bool Op::replace_input(llvm::StringRef from, llvm::StringRef to) {
-  return replace_arg(false, from, to);
+  return replace_arg(/*is_output=*/false, from, to);
 }
 bool Op::replace_output(llvm::StringRef from, llvm::StringRef to) {
-  return replace_arg(true, from, to);
+  return replace_arg(/*is_output=*/true, from, to);
 }
 
 // The attribute list for an edit. Afterwards it is not shared with other ops.

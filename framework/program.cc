@@ -123,14 +123,14 @@ void Program::copy_blocks(const Program& from, bool same_ids) {
 std::unique_ptr<Program> Program::clone() const {
   auto copy = std::make_unique<Program>();
   copy->names_.copy_from(names_);
-  copy->copy_blocks(*this, true);
+  copy->copy_blocks(*this, /*same_ids=*/true);
   copy->pristine_ = pristine_;
   return copy;
 }
 
 void Program::replace_with(const Program& other) {
   blocks_.clear();
-  copy_blocks(other, false);
+  copy_blocks(other, /*same_ids=*/false);
   touch();
 }
 

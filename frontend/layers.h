@@ -69,14 +69,14 @@ struct BatchNormOptions {
   std::string moving_variance_name = {};
   std::string name = {};
 };
-/// x: [batch, channels, ...] or [batch, channels]. Normalises each channel; keeps running
+/// x: [batch, channels, ...] or [batch, channels]. Normalizes each channel; keeps running
 /// statistics.
 VarRef batch_norm(const VarRef& x, const BatchNormOptions& options = {},
                   Where where = Where::current());
 
 /// Options of layer_norm().
 struct LayerNormOptions {
-  int32_t begin_norm_axis = 1;  ///< the dims from here on are normalised together
+  int32_t begin_norm_axis = 1;  ///< the dims from here on are normalized together
   bool scale = true;            ///< multiply by a parameter
   bool shift = true;            ///< add a parameter
   double epsilon = 1e-5;        ///< added to the variance
@@ -85,7 +85,7 @@ struct LayerNormOptions {
   ParamAttr bias = {};
   std::string name = {};
 };
-/// Normalises each row of x, viewed as a matrix (see begin_norm_axis).
+/// Normalizes each row of x, viewed as a matrix (see begin_norm_axis).
 VarRef layer_norm(const VarRef& x, const LayerNormOptions& options = {},
                   Where where = Where::current());
 
@@ -144,7 +144,7 @@ std::pair<VarRef, VarRef> dynamic_lstm(const VarRef& x, int64_t hidden,
 VarRef dynamic_gru(const VarRef& x, int64_t hidden, const RnnOptions& options = {},
                    Where where = Where::current());
 
-// ---- images and regularisation
+// ---- images and regularization
 
 /// Options of pool2d().
 struct Pool2dOptions {

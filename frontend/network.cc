@@ -90,13 +90,14 @@ VarRef Network::data(const std::string& name, const std::vector<int64_t>& dims, 
   spec.need_check_feed = true;
   spec.stop_gradient = true;
   state.main->root().declare(name, std::move(spec));
-  return {state_.get(), name};
+  return {state_.pointer().get(), name};
 }
 
 VarRef Network::parameter(const std::vector<int64_t>& dims, const ParamAttr& attr, DType dtype,
                           std::source_location where) {
-  frontend::Layer layer(state_.get(), "param", where);
-  if (attr.name.empty()) return layer.fail(InvalidArgument("attr.name: expected a name"));
+  frontend::Layer layer(state_.pointer().get(), "param", where);
+  if (attr.name.empty())
+    return layer.fail(InvalidArgument("attr.name: expected a name, found an empty one"));
   return layer.param(attr, "w", dims, dtype, init::Xavier{});
 }
 

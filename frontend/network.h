@@ -166,14 +166,14 @@ class Network {
                               std::source_location where = std::source_location::current());
 
   /// A handle to a var by name; the var need not be declared yet.
-  VarRef handle(const std::string& name) { return {state_.get(), name}; }
+  VarRef handle(const std::string& name) { return {state_.pointer().get(), name}; }
 
   /// The programs. They change with every layer call and live as long as the network.
   [[nodiscard]] const Program& main() const;
   [[nodiscard]] const Program& startup() const;
 
  private:
-  std::unique_ptr<frontend::State> state_;
+  PartsPtr<frontend::State> state_;
 };
 
 }  // namespace millrace

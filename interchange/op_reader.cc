@@ -29,7 +29,7 @@ constexpr std::array<NeutralAttr, 43> kNeutral = {{
     {"exhaustive_search", Neutral::kAny},
     {"use_addto", Neutral::kAny},
     {"search_times", Neutral::kAny},
-    // notes of quantisation: largest values seen, and how they were found
+    // notes of quantization: largest values seen, and how they were found
     {"out_threshold", Neutral::kAny},
     {"Out0_threshold", Neutral::kAny},
     {"Output0_threshold", Neutral::kAny},
@@ -53,7 +53,7 @@ constexpr std::array<NeutralAttr, 43> kNeutral = {{
     // layouts of operands; empty: that of the program
     {"x_data_format", Neutral::kNothing},
     {"y_data_format", Neutral::kNothing},
-    // scales of quantised operands
+    // scales of quantized operands
     {"Scale_in", Neutral::kOne},
     {"Scale_out", Neutral::kOne},
     {"Scale_in_eltwise", Neutral::kOne},
@@ -109,27 +109,27 @@ const Var* OpReader::var_of(llvm::StringRef slot, size_t k, bool is_output) cons
 }
 
 Dims OpReader::dims(llvm::StringRef slot, size_t k) const {
-  const Var* const var = var_of(slot, k, false);
+  const Var* const var = var_of(slot, k, /*is_output=*/false);
   return var == nullptr ? Dims() : Dims(var->dims().begin(), var->dims().end());
 }
 
 DType OpReader::dtype(llvm::StringRef slot) const {
-  const Var* const var = var_of(slot, 0, false);
+  const Var* const var = var_of(slot, 0, /*is_output=*/false);
   return var == nullptr ? DType::kFloat32 : var->dtype();
 }
 
 bool OpReader::has_lod(llvm::StringRef slot) const {
-  const Var* const var = var_of(slot, 0, false);
+  const Var* const var = var_of(slot, 0, /*is_output=*/false);
   return var != nullptr && var->lod_level() > 0;
 }
 
 DType OpReader::out_dtype(llvm::StringRef slot, size_t k) const {
-  const Var* const var = var_of(slot, k, true);
+  const Var* const var = var_of(slot, k, /*is_output=*/true);
   return var == nullptr ? DType::kFloat32 : var->dtype();
 }
 
 Dims OpReader::out_dims(llvm::StringRef slot, size_t k) const {
-  const Var* const var = var_of(slot, k, true);
+  const Var* const var = var_of(slot, k, /*is_output=*/true);
   return var == nullptr ? Dims() : Dims(var->dims().begin(), var->dims().end());
 }
 

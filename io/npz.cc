@@ -434,7 +434,7 @@ Status NpzStream::add_tensor(const std::string& name, const Tensor& tensor) {
   }
   for (size_t i = 0; i < tensor.lod().size(); ++i) {
     MILLRACE_RETURN_IF_ERROR(
-        add_integers(fmt::format("{}.lod{}", name, i), tensor.lod().level(i), false));
+        add_integers(fmt::format("{}.lod{}", name, i), tensor.lod().level(i), /*scalar=*/false));
   }
   return Ok();
 }
@@ -444,8 +444,8 @@ Status NpzStream::add(const std::string& name, const Value& value) {
   if (const auto* const tensor = value.get_if<Tensor>()) return add_tensor(name, *tensor);
   if (const auto* const rows = value.get_if<SelectedRows>()) {
     MILLRACE_RETURN_IF_ERROR(add_tensor(name, rows->value));
-    MILLRACE_RETURN_IF_ERROR(add_integers(name + ".rows", rows->rows, false));
-    return add_integers(name + ".height", rows->height, true);
+    MILLRACE_RETURN_IF_ERROR(add_integers(name + ".rows", rows->rows, /*scalar=*/false));
+    return add_integers(name + ".height", rows->height, /*scalar=*/true);
   }
   if (const auto* const array = value.get_if<TensorArray>()) {
     // readers of the archive expect a member for every element, even one that was never written
@@ -455,7 +455,7 @@ Status NpzStream::add(const std::string& name, const Value& value) {
       MILLRACE_RETURN_IF_ERROR(
           add_tensor(fmt::format("{}.{}", name, i), element.initialized() ? element : gap));
     }
-    return add_integers(name + ".length", static_cast<int64_t>(array->size()), true);
+    return add_integers(name + ".length", static_cast<int64_t>(array->size()), /*scalar=*/true);
   }
   return InvalidData("'{}' is {}, which an npz archive cannot hold", name, describe(value));
 }

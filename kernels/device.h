@@ -37,7 +37,7 @@ class CpuDevice {
   /// Returns a seed for an op whose seed attribute is 0; a different one for each call.
   uint64_t next_seed();
 
-  /// Memory for the duration of one kernel call, 64-byte aligned, not initialised. The next call
+  /// Memory for the duration of one kernel call, 64-byte aligned, not initialized. The next call
   /// with the same slot invalidates it. Errors: kResource.
   /// \param slot  0 to 3, for kernels that need several buffers at once
   StatusOr<std::byte*> scratch(size_t bytes, int slot = 0);

@@ -48,7 +48,7 @@ Status infer_grad(InferContext& ctx, bool with_offsets) {
 }
 
 Status infer_grad_with_offsets(InferContext& ctx) {
-  return infer_grad(ctx, true);
+  return infer_grad(ctx, /*with_offsets=*/true);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ void copy_each_without_offsets(InferContext& ctx, llvm::StringRef input_slot,
 }
 
 Status infer_grad_without_offsets(InferContext& ctx) {
-  return derived_grad::infer_grad(ctx, false);
+  return derived_grad::infer_grad(ctx, /*with_offsets=*/false);
 }
 
 OpDef derive_grad_def(const OpDef& forward, llvm::StringSaver& saver) {

@@ -10,7 +10,7 @@ OpDef& add_int8_attrs(OpDef& def) {
              Arity::kOptional)
       .input("WeightZeroPoint", "with integer_weights: 0, as no other is supported",
              Arity::kOptional)
-      .output("OutWeightScale", "the scales that the weights were quantised by", Arity::kOptional)
+      .output("OutWeightScale", "the scales that the weights were quantized by", Arity::kOptional)
       .attr("input_round_type", 1, "0 half to even, 1 half away from zero")
       .range(0, 1)
       .attr("weight_round_type", 1, "0 half to even, 1 half away from zero")

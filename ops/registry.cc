@@ -31,7 +31,7 @@ OpRegistry::OpRegistry() {
                   "stack trace of the code that created the op"),
       common_attr("op_device", AttrValue::of_string(""), "device chosen by the user; empty: none"),
       common_attr("with_quant_attr", AttrValue::of_bool(false),
-                  "the op carries quantisation attributes"),
+                  "the op carries quantization attributes"),
       common_attr("use_cudnn", AttrValue::of_bool(false),
                   "kernel choice of the original; no effect"),
       common_attr("use_mkldnn", AttrValue::of_bool(false),

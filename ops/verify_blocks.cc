@@ -22,9 +22,10 @@ class BlockOwners {
         for (const Attr& attr : op.attrs()) {
           const AttrKind kind = attr.value.kind();
           if (kind == AttrKind::kBlock) {
-            own(op, own_index, attr, attr.value.integer(), false);
+            own(op, own_index, attr, attr.value.integer(), /*nested=*/false);
           } else if (kind == AttrKind::kBlocks) {
-            for (const int32_t target : attr.value.ints()) own(op, own_index, attr, target, true);
+            for (const int32_t target : attr.value.ints())
+              own(op, own_index, attr, target, /*nested=*/true);
           } else if (kind == AttrKind::kInt || kind == AttrKind::kStrings) {
             note_server_blocks(op, attr);
           }

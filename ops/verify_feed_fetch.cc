@@ -103,8 +103,8 @@ void check_direction(Context& context, bool is_feed) {
 }  // namespace
 
 void check_feed_fetch(Context& context) {
-  check_direction(context, true);
-  check_direction(context, false);
+  check_direction(context, /*is_feed=*/true);
+  check_direction(context, /*is_feed=*/false);
 }
 
 }  // namespace millrace::ops::verify

@@ -1,4 +1,4 @@
-// quantize-program: finds scales for 8-bit integers from examples and writes a quantised model.
+// quantize-program: finds scales for 8-bit integers from examples and writes a quantized model.
 
 #include <filesystem>
 
@@ -77,7 +77,7 @@ StatusOr<std::unique_ptr<Program>> with_rounding(const Program& program,
                             manager.run(*result, context, {}));
   if (!report.changed())
     return Status(StatusCode::kInvalidProgram,
-                  "the program has no product or convolution to quantise")
+                  "the program has no product or convolution to quantize")
         .with_hint("--types and --skip leave some out; operands must be f32");
   return result;
 }
@@ -124,22 +124,22 @@ StatusOr<int> quantize(Tool& tool, const QuantizeFlags& flags) {
   Scope scope;
   MILLRACE_RETURN_IF_ERROR(
       io::load_parameters(params, *program, scope, {.threads = tool.common().threads}));
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> quantised,
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> quantized,
                             with_rounding(*program, flags));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<executor::NamedValues> examples,
                             read_examples(flags, *program));
-  MILLRACE_RETURN_IF_ERROR(jobs::calibrate(*program, *quantised, scope, examples, options));
+  MILLRACE_RETURN_IF_ERROR(jobs::calibrate(*program, *quantized, scope, examples, options));
   const std::string& folder = tool.common().output;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return IoError("cannot create '{}': {}", folder, error.message());
   const io::SaveOptions saving{.replace = tool.common().force ? Replace::kYes : Replace::kNo};
-  MILLRACE_RETURN_IF_ERROR(io::save_parameters(folder + "/__params__", *quantised, scope, saving));
-  MILLRACE_RETURN_IF_ERROR(tool.write_file(folder + "/__model__", export_program(*quantised)));
+  MILLRACE_RETURN_IF_ERROR(io::save_parameters(folder + "/__params__", *quantized, scope, saving));
+  MILLRACE_RETURN_IF_ERROR(tool.write_file(folder + "/__model__", export_program(*quantized)));
   MILLRACE_ASSIGN_OR_RETURN(
       const std::vector<jobs::ResultDifference> differences,
-      jobs::compare_results(*program, *quantised, scope, examples, options.threads));
-  MILLRACE_RETURN_IF_ERROR(tool.write_file("", report_of(tool, *quantised, differences)));
+      jobs::compare_results(*program, *quantized, scope, examples, options.threads));
+  MILLRACE_RETURN_IF_ERROR(tool.write_file("", report_of(tool, *quantized, differences)));
   return kDone;
 }
 
@@ -171,7 +171,7 @@ void add_options(Tool& tool, QuantizeFlags& flags) {
       ->type_name("P")
       ->capture_default_str();
   app.add_option("--types", flags.types,
-                 "op types to quantise; default: conv2d, depthwise_conv2d, mul, matmul, matmul_v2")
+                 "op types to quantize; default: conv2d, depthwise_conv2d, mul, matmul, matmul_v2")
       ->type_name("TYPE,...")
       ->delimiter(',');
   app.add_option("--skip", flags.skip, "vars whose products stay: operands or results")

@@ -33,7 +33,7 @@ inline constexpr std::string_view kMigratePurpose =
 inline constexpr std::string_view kPserverPurpose =
     "serve the parameters of a transpiled job to its trainers";
 inline constexpr std::string_view kQuantizeProgramPurpose =
-    "find scales for 8-bit integers from examples and write a quantised model";
+    "find scales for 8-bit integers from examples and write a quantized model";
 inline constexpr std::string_view kRunProgramPurpose = "run a program: inference, training, timing";
 inline constexpr std::string_view kStatusPurpose = "show what the servers of a job are doing";
 inline constexpr std::string_view kTranspileProgramPurpose =

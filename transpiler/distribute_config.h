@@ -37,7 +37,7 @@ struct DistributeTranspilerConfig {
   /// original's PADDLE_LOSS_SCALE).
   bool scale_loss_gradient = true;
 
-  /// Clip gradients on the trainer, before they are sent (quirk Q7). False: servers clip merged
+  /// Clip gradients on the trainer, before they are sent. False: servers clip merged
   /// gradients, by value only; other clipping is rejected, unless it is in a scope `@CLIP`.
   bool clip_on_trainer = true;
   /// Threads of listen_and_serv; the original takes them from
@@ -57,7 +57,7 @@ struct TranspileArguments {
   std::string trainers = "1";
   bool sync_mode = true;
   std::string current_endpoint = "127.0.0.1:6174";
-  /// Seed of the program object; shuffles the order of sends when slicing is off (quirk Q2).
+  /// Seed of the program object; shuffles the order of sends when slicing is off.
   uint32_t random_seed = 0;
   /// Parameters in order of creation; empty: order of declaration.
   std::vector<std::string> parameter_order;

@@ -78,7 +78,7 @@ class DistributeTranspiler {
  private:
   struct State;
   [[nodiscard]] Status require_plan() const;
-  std::unique_ptr<State> state_;
+  PartsPtr<State> state_;
 };
 
 }  // namespace millrace::transpiler

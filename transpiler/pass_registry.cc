@@ -1,6 +1,7 @@
 #include "transpiler/pass_registry.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstdlib>
 

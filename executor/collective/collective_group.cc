@@ -82,7 +82,7 @@ Status CollectiveGroup::reduce_scatter(DType dtype, const std::byte* all, int64_
 }
 
 Status CollectiveGroup::barrier() {
-  return guarded(Ok(), true, [&] { return do_barrier(); });
+  return guarded(Ok(), /*needs_others=*/true, [&] { return do_barrier(); });
 }
 
 Status CollectiveGroup::send(const std::byte* data, int64_t bytes, int to) {

@@ -119,7 +119,7 @@ StatusOr<HostPort> parse_endpoint(const std::string& endpoint) {
 }
 
 StatusOr<Socket> listen_at(const std::string& endpoint) {
-  MILLRACE_ASSIGN_OR_RETURN(const Addresses addresses, resolve(endpoint, true));
+  MILLRACE_ASSIGN_OR_RETURN(const Addresses addresses, resolve(endpoint, /*passive=*/true));
   std::string reason = "no address";
   for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC, 0));
@@ -142,7 +142,7 @@ StatusOr<Socket> connect_to(const std::string& endpoint, SocketDeadline deadline
   MILLRACE_RETURN_IF_ERROR(parse_endpoint(endpoint).status());
   std::string reason = "no address";
   do {
-    StatusOr<Addresses> addresses = resolve(endpoint, false);
+    StatusOr<Addresses> addresses = resolve(endpoint, /*passive=*/false);
     if (!addresses.ok()) reason = addresses.status().message();
     for (const addrinfo* at = addresses.ok() ? addresses->get() : nullptr; at != nullptr;
          at = at->ai_next) {

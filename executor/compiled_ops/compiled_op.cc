@@ -337,7 +337,8 @@ StatusOr<bool> prepare_outputs(CompiledOp& compiled, Value* const* table, bool& 
                (tensor.layout() == nullptr || !stays_in_layout(result, tensor))) {
       status = tensor.resize(result.dtype, result.dims);
     }
-    if (!status.ok()) return std::move(status).at(place_of(compiled, result.output, true));
+    if (!status.ok())
+      return std::move(status).at(place_of(compiled, result.output, /*is_output=*/true));
     if (!tensor.lod().empty() || !result.lod.empty()) tensor.set_lod(result.lod);
   }
   if (!compiled.unknown.empty()) MILLRACE_RETURN_IF_ERROR(drop_layouts(compiled, table));
@@ -430,7 +431,7 @@ Status check_written_once(const CompiledOp& compiled) {
   for (size_t i = 0; i < compiled.outputs.size(); ++i) {
     if (compiled.outputs[i] < 0 || seen.insert(compiled.outputs[i]).second) continue;
     return InvalidProgram("the op writes '{}' twice, expected a var for each output",
-                          place_of(compiled, static_cast<uint16_t>(i), true).var);
+                          place_of(compiled, static_cast<uint16_t>(i), /*is_output=*/true).var);
   }
   return Ok();
 }

@@ -70,13 +70,13 @@ void MemoryGuard::close(std::span<std::byte> part) {
   __asan_unpoison_memory_region(whole.data(), whole.size());
   std::memset(whole.data(), kFloatByte, whole.size());
   __asan_poison_memory_region(whole.data(), whole.size());
-  mark(whole, true);
+  mark(whole, /*closed=*/true);
 }
 
 void MemoryGuard::open(std::span<std::byte> part) {
   if (part.empty() || memory_.empty()) return;
   __asan_unpoison_memory_region(part.data(), part.size());
-  mark(part, false);
+  mark(part, /*closed=*/false);
 }
 
 Status MemoryGuard::check() const {

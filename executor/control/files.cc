@@ -122,7 +122,7 @@ StatusOr<Control> make_save(const KernelSetup& setup, BlockRunner& runner, bool 
   }
   if (to_memory && !memory)
     return setup.error("attribute 'save_to_memory' is true, but output 'Y' has no var");
-  const auto inputs = arguments(setup.op(), setup.op().inputs(), "X", false, setup);
+  const auto inputs = arguments(setup.op(), setup.op().inputs(), "X", /*outputs=*/false, setup);
   const bool half = setup.attr<bool>("save_as_fp16");
   const io::SaveOptions options{setup.attr<bool>("overwrite") ? Replace::kYes : Replace::kNo};
   return Control([=](ControlContext& ctx) {
@@ -136,7 +136,7 @@ StatusOr<Control> save(const KernelSetup& setup, BlockRunner& runner) {
     return Status(StatusCode::kUnimplemented,
                   "output 'kLookupTablePath' is set by a checkpoint request to a server");
   }
-  return make_save(setup, runner, false, {});
+  return make_save(setup, runner, /*to_memory=*/false, {});
 }
 
 StatusOr<Control> save_combine(const KernelSetup& setup, BlockRunner& runner) {
@@ -164,7 +164,8 @@ bool fits(const std::vector<int64_t>& shape, const Dims& declared) {
 
 // The only var of output slot Out.
 StatusOr<Argument> only_output(const KernelSetup& setup) {
-  std::vector<Argument> outputs = arguments(setup.op(), setup.op().outputs(), "Out", true, setup);
+  std::vector<Argument> outputs =
+      arguments(setup.op(), setup.op().outputs(), "Out", /*outputs=*/true, setup);
   if (outputs.size() != 1) return setup.error("output 'Out' must have one var");
   return std::move(outputs.front());
 }
@@ -204,7 +205,7 @@ StatusOr<Control> load_combine(const KernelSetup& setup, BlockRunner& runner) {
   io::LoadOptions options;
   options.as_float16 = setup.attr<bool>("load_as_fp16");
   const std::vector<Argument> outputs =
-      arguments(setup.op(), setup.op().outputs(), "Out", true, setup);
+      arguments(setup.op(), setup.op().outputs(), "Out", /*outputs=*/true, setup);
   std::vector<io::ParamSpec> specs;
   for (const Argument& output : outputs)
     specs.push_back(spec_of(setup.op(), output, options.as_float16));
@@ -249,7 +250,7 @@ StatusOr<Control> sparse_tensor_load(const KernelSetup& setup, BlockRunner& runn
                        nodes);
   }
   const auto shape = setup.attr<std::vector<int64_t>>("shape");
-  io::ParamSpec spec = spec_of(setup.op(), output, false);
+  io::ParamSpec spec = spec_of(setup.op(), output, /*half=*/false);
   spec.kind = VarKind::kLodTensor;
   spec.dims.reset();  // those of the whole table are not known here
   return Control([=, out = output.arg](ControlContext& ctx) -> Status {

@@ -289,8 +289,8 @@ class GradientCheck {
   // ---- central differences
 
   Status prepare_forward() {
-    MILLRACE_ASSIGN_OR_RETURN(evaluation_,
-                              Evaluation::open(runtime_, *forward_, scope_, run_options(false)));
+    MILLRACE_ASSIGN_OR_RETURN(evaluation_, Evaluation::open(runtime_, *forward_, scope_,
+                                                            run_options(/*optimize=*/false)));
     forward_feeds_ = std::move(feeds_);
     for (auto& [name, value] : held_values_) forward_feeds_[name] = std::move(value);
     std::set<std::string> all;

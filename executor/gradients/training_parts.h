@@ -17,7 +17,7 @@ namespace millrace::executor {
 StatusOr<std::map<std::string, double>> seeded_losses(const Program& program);
 
 /// Removes ops that work on complete gradients: updates, what belongs to them (schedules, clipping
-/// of gradients, regularisation), and error clips, which change gradients on purpose.
+/// of gradients, regularization), and error clips, which change gradients on purpose.
 ///
 /// \returns the removed ops that change gradients, one line each
 /// Errors: kUnimplemented naming an op that sends or receives: such a program is part of a

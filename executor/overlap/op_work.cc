@@ -143,8 +143,10 @@ std::vector<OpWork> estimate_work(llvm::ArrayRef<CompiledOp> compiled_ops, Value
     metas.forget(*compiled.op);
     if (!told) continue;
     for (auto& [name, meta] : ctx.results) metas.set(name, std::move(meta));
-    const int64_t in = bytes_of(*compiled.op, *compiled.def, compiled.op->inputs(), false, metas);
-    const int64_t out = bytes_of(*compiled.op, *compiled.def, compiled.op->outputs(), true, metas);
+    const int64_t in =
+        bytes_of(*compiled.op, *compiled.def, compiled.op->inputs(), /*outputs=*/false, metas);
+    const int64_t out =
+        bytes_of(*compiled.op, *compiled.def, compiled.op->outputs(), /*outputs=*/true, metas);
     if (in >= 0 && out >= 0 && !runs_alone(compiled, kernels))
       result[s] = work_of(flops, in + out, threads);
   }

@@ -167,16 +167,16 @@ Status Overlap::note(size_t group, llvm::ArrayRef<CompiledOp> compiled_ops, Valu
     std::vector<Seen> inputs;
     for_each_argument(compiled, [&](int32_t index, bool writes) {
       add_accesses(index, *table[index], writes, of_op);
-      if (!writes) inputs.push_back(see(index, true, *table[index]));
+      if (!writes) inputs.push_back(see(index, /*is_read=*/true, *table[index]));
     });
     MILLRACE_RETURN_IF_ERROR(run_op(static_cast<size_t>(s), device()));
     for_each_argument(compiled, [&](int32_t index, bool writes) {
-      if (writes) add_accesses(index, *table[index], true, of_op);
+      if (writes) add_accesses(index, *table[index], /*writes=*/true, of_op);
     });
     // a kernel may convert an input to another layout
     for (const Seen& input : inputs) {
       if (!input.is_still(*table[input.index]))
-        add_accesses(input.index, *table[input.index], true, of_op);
+        add_accesses(input.index, *table[input.index], /*writes=*/true, of_op);
     }
     accesses.push_back(std::move(of_op));
   }

@@ -110,7 +110,7 @@ Status begin(const KernelContext& ctx, const Exchange& exchange) {
     if (rows == nullptr)
       return ctx.error("expected selected rows, found {}", describe(ctx.in_value(exchange.x, 0)));
     MILLRACE_RETURN_IF_ERROR(
-        bring(ctx, false, exchange.names[0], const_cast<Tensor&>(rows->value)));
+        bring(ctx, /*on_devices=*/false, exchange.names[0], const_cast<Tensor&>(rows->value)));
     return self->group->begin_rows(self->device, exchange.number, exchange.spec, *rows);
   }
   llvm::SmallVector<ExchangePart, 16> parts;

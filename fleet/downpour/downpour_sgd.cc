@@ -77,7 +77,7 @@ Status check_program_of_tables(const Program& program) {
             .at(op.location());
       if (role::is_optimizer(op) || (role::of(op) & role::kOptimize) != 0)
         return Unimplemented(
-                   "'{}' belongs to an optimizer, clipping, regularisation or averaging in the "
+                   "'{}' belongs to an optimizer, clipping, regularization or averaging in the "
                    "program; tables of DownpourSGD only update by their own rules",
                    op.type().str())
             .at(op.location());

@@ -71,7 +71,7 @@ struct DownpourResult {
 /// a dense table for each loss, and one for its statistics if it has any.
 ///
 /// The rules of the tables do all updates, so the program must not contain others: kUnimplemented
-/// for ops of optimizers, clipping, regularisation, averaging or schedules, and for an embedding
+/// for ops of optimizers, clipping, regularization, averaging or schedules, and for an embedding
 /// with a sparse gradient that is not a distributed lookup table. Other errors: kInvalidArgument
 /// for no losses, several distributed lookup tables, slots that the first program lacks, a rate
 /// that is never read, a malformed description, or invalid settings; those of append_backward().

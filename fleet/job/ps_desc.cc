@@ -116,8 +116,9 @@ class Describer {
       if (entry != "none")
         remarks_.push_back("the entry policy '" + entry + "' of '" + facts.param +
                            "' has no effect in geo mode, where workers hold all rows");
-      MILLRACE_ASSIGN_OR_RETURN(const CommonAccessor accessor,
-                                common(facts, facts.param, entry, false, *out.mutable_common()));
+      MILLRACE_ASSIGN_OR_RETURN(
+          const CommonAccessor accessor,
+          common(facts, facts.param, entry, /*sync=*/false, *out.mutable_common()));
       if (accessor.moves_all_rows)
         remarks_.push_back("all rows of '" + facts.param +
                            "' change in every step of a worker, by its optimizer or by decay, but "

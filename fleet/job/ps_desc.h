@@ -16,7 +16,7 @@ namespace millrace::fleet {
 /// \param main, startup  the training program
 /// \param remarks        receives a line for settings that the original's rules override
 /// Errors: those of describe_optimizer(); kInvalidArgument if a table's settings and its embedding
-/// have different widths; kUnimplemented for initialisers that tables do not support. Source:
+/// have different widths; kUnimplemented for initializers that tables do not support. Source:
 /// spec/fleet.md section 5.
 StatusOr<std::string> describe_tables(const Program& main, const Program& startup,
                                       const transpiler::TablePlan& plan, const JobSpec& job,

@@ -21,7 +21,7 @@ StatusOr<double> constant_argument(const std::string& text, int index, const std
   double value = 0;
   if (at < 1 || at >= static_cast<int>(parts.size()) || parts[at].getAsDouble(value)) {
     return Unimplemented(
-        "the table of '{}' needs an initialiser with constant arguments (fill_constant, "
+        "the table of '{}' needs an initializer with constant arguments (fill_constant, "
         "uniform_random, gaussian_random, truncated_gaussian_random), found '{}'",
         param, text);
   }

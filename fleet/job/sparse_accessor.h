@@ -20,7 +20,7 @@ namespace millrace::fleet {
 /// \param common   the result of describe_optimizer() for the table
 /// \param remarks  receives a line for settings that were replaced
 /// Errors: kInvalidArgument if the accessor's widths do not match the embedding; kUnimplemented for
-/// an initialiser that tables do not support. Source: spec/fleet.md section 5.
+/// an initializer that tables do not support. Source: spec/fleet.md section 5.
 Status complete_accessor(const CommonAccessor& common, const TableFacts& table,
                          fleet_desc::TableAccessorParameter& out,
                          std::vector<std::string>& remarks);

@@ -115,7 +115,7 @@ void remark_gloo(const EnvironmentReader& read, std::vector<std::string>& remark
   const std::string who = read("PADDLE_WITH_GLOO").value_or("");
   if (who.empty() || who == "0") return;
   remarks.push_back(fmt::format(
-      "PADDLE_WITH_GLOO={} has no effect: workers synchronise through their servers or by --engine",
+      "PADDLE_WITH_GLOO={} has no effect: workers synchronize through their servers or by --engine",
       who));
   for (const char* const name :
        {"PADDLE_GLOO_RENDEZVOUS", "PADDLE_GLOO_FS_NAME", "PADDLE_GLOO_FS_UGI",

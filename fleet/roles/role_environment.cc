@@ -206,7 +206,7 @@ StatusOr<RoleMaker> role_from_environment(const EnvironmentReader& read) {
   made.worker_endpoints = needed.list("PADDLE_TRAINER_ENDPOINTS");
   made.coordinator_endpoints = needed.list("PADDLE_COORDINATOR_ENDPOINTS");
   MILLRACE_ASSIGN_OR_RETURN(made.worker_num, needed.number("PADDLE_TRAINERS_NUM", 1));
-  MILLRACE_ASSIGN_OR_RETURN(made.role, training_role(needed, false));
+  MILLRACE_ASSIGN_OR_RETURN(made.role, training_role(needed, /*old_names=*/false));
   MILLRACE_RETURN_IF_ERROR(read_heter(needed, made));
   MILLRACE_RETURN_IF_ERROR(read_own(needed, made));
   MILLRACE_RETURN_IF_ERROR(read_meeting(needed, made.meeting));
@@ -221,7 +221,7 @@ StatusOr<RoleMaker> general_role_from_environment(const EnvironmentReader& read)
   made.server_endpoints = split_list(servers);
   made.worker_endpoints = split_list(workers);
   made.worker_num = static_cast<int>(made.worker_endpoints.size());
-  MILLRACE_ASSIGN_OR_RETURN(made.role, training_role(needed, true));
+  MILLRACE_ASSIGN_OR_RETURN(made.role, training_role(needed, /*old_names=*/true));
   MILLRACE_RETURN_IF_ERROR(read_general_id(needed, made));
   const bool meets = needed.or_empty("PADDLE_IS_BARRIER_ALL_ROLE") != "0";
   made.meeting.who = meets ? MeetingOptions::Who::kAll : MeetingOptions::Who::kNone;

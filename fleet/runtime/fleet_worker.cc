@@ -479,7 +479,7 @@ Status FleetWorker::record_rows(llvm::ArrayRef<Value> grads) {
 
 Status FleetWorker::wait_for_all() {
   MILLRACE_RETURN_IF_ERROR(communicator_->stop());
-  MILLRACE_RETURN_IF_ERROR(client_->complete(true));
+  MILLRACE_RETURN_IF_ERROR(client_->complete(/*stay=*/true));
   return communicator_->recv(scope_);
 }
 
@@ -488,7 +488,7 @@ Status FleetWorker::stop() {
   Status flushed = communicator_->stop();
   if (flushed.ok() && ran) flushed = communicator_->recv(scope_);
   // servers end when all workers have completed, including those that failed
-  const Status completed = client_->complete(false);
+  const Status completed = client_->complete(/*stay=*/false);
   return flushed.ok() ? completed : flushed;
 }
 

@@ -111,7 +111,7 @@ Status FleetWorker::keep_first_values() {
     for (const std::string& var : context.vars()) {
       const Value* const value = scope_.find(var);
       if (value == nullptr || !value->initialized())
-        return NotFound("'{}' has no value to initialise the servers with", var);
+        return NotFound("'{}' has no value to initialize the servers with", var);
       MILLRACE_RETURN_IF_ERROR(executor::copy_value(*value, first_values_[var]));
     }
   }

@@ -95,7 +95,7 @@ Status FleetSaver::save_by_contexts(const FleetSaveTarget& target, const Program
     files.push_back(name);
   }
   MILLRACE_RETURN_IF_ERROR(io::save_separate(folder, rest, {.replace = target.replace}));
-  return io::write_folder_manifest(folder, files, remote.saved(), true);
+  return io::write_folder_manifest(folder, files, remote.saved(), /*sync=*/true);
 }
 
 Status FleetSaver::save_inference_model(const SavingExecutor& executor,

@@ -135,7 +135,7 @@ Status save_worker_persistables(FleetWorker& worker, const FleetSaveTarget& to) 
     values.push_back({spec.name, value});
   }
   MILLRACE_RETURN_IF_ERROR(io::save_separate(folder, values, {.replace = to.replace}));
-  return io::write_folder_manifest(folder, io::names_of(specs), std::move(parts), true);
+  return io::write_folder_manifest(folder, io::names_of(specs), std::move(parts), /*sync=*/true);
 }
 
 Status save_worker_model(FleetWorker& worker, const FleetSaveTarget& to, const Program& origin,

@@ -158,7 +158,7 @@ Status apply_table_settings(const std::string& table, const ConfigDict& configs,
 Status check_table_settings(const std::string& table, const ConfigDict& configs) {
   desc::TableParameter scratch;
   std::vector<std::string> unsaid;
-  return apply_table_settings(table, configs, true, scratch, unsaid);
+  return apply_table_settings(table, configs, /*use_cvm=*/true, scratch, unsaid);
 }
 
 }  // namespace millrace::fleet

@@ -1,5 +1,9 @@
 #include "framework/base/status.h"
 
+#include <cassert>
+#include <cstdio>
+#include <cstdlib>
+
 #include "framework/base/text.h"
 
 namespace millrace {
@@ -120,6 +124,25 @@ std::string Status::to_string() const {
   if (!rep_->hint.empty()) out += "\n  hint: " + printable(rep_->hint);
   for (const std::string& note : rep_->notes) out += "\n  note: " + printable(note);
   return out;
+}
+
+void abort_without_value(const Status& status) {
+  const std::string why = status.to_string();
+  std::fprintf(stderr, "a StatusOr was used that has no value: %s\n", why.c_str());
+  std::abort();
+}
+
+void abort_moved_from(const char* function) {
+  // "... [with T = millrace::api::Executor::Parts; ...]"
+  constexpr std::string_view kMarker = "T = ";
+  std::string_view name = function;
+  if (const size_t at = name.find(kMarker); at != name.npos) {
+    name = name.substr(at + kMarker.size());
+    name = name.substr(0, name.find_first_of(",;]"));
+  }
+  const std::string parts(name);
+  std::fprintf(stderr, "an object was used after it was moved from: it has no %s\n", parts.c_str());
+  std::abort();
 }
 
 }  // namespace millrace

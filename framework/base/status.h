@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -96,13 +95,20 @@ inline Status Ok() {
   return {};
 }
 
-/// A value of type T or the Status that explains why there is none. value() may only be called if
-/// ok().
+/// Ends the process, because its code used a value that is not there: writes the status to stderr
+/// and aborts.
+[[noreturn]] void abort_without_value(const Status& status);
+/// The same for an object that was moved from.
+/// \param function  __PRETTY_FUNCTION__ of a member of PartsPtr; the message names its T
+[[noreturn]] void abort_moved_from(const char* function);
+
+/// A value of type T or the Status that explains why there is none. Without a value, value(), * and
+/// -> call abort_without_value(), and so does the constructor for an ok status.
 template <typename T>
 class [[nodiscard]] StatusOr {
  public:
   StatusOr(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
-    assert(!status_.ok());
+    if (status_.ok()) abort_without_value(status_);
   }
   StatusOr(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
 
@@ -110,18 +116,44 @@ class [[nodiscard]] StatusOr {
   [[nodiscard]] const Status& status() const& { return status_; }
   [[nodiscard]] Status status() && { return std::move(status_); }
 
-  [[nodiscard]] T& value() & { return *value_; }
-  [[nodiscard]] const T& value() const& { return *value_; }
-  [[nodiscard]] T&& value() && { return *std::move(value_); }
-  T& operator*() & { return *value_; }
-  const T& operator*() const& { return *value_; }
-  T&& operator*() && { return *std::move(value_); }
-  T* operator->() { return &*value_; }
-  const T* operator->() const { return &*value_; }
+  [[nodiscard]] T& value() & { return **this; }
+  [[nodiscard]] const T& value() const& { return **this; }
+  [[nodiscard]] T&& value() && { return *std::move(*this); }
+  T& operator*() & { return require_value(), *value_; }
+  const T& operator*() const& { return require_value(), *value_; }
+  T&& operator*() && { return require_value(), *std::move(value_); }
+  T* operator->() { return &**this; }
+  const T* operator->() const { return &**this; }
 
  private:
+  void require_value() const {
+    if (!value_.has_value()) abort_without_value(status_);
+  }
+
   Status status_;
   std::optional<T> value_;
+};
+
+/// Owner of what is inside an object of an installed class. A move leaves the object without it;
+/// then its functions call abort_moved_from().
+///
+/// \tparam T        may be incomplete where the class is declared
+/// \tparam Pointer  std::unique_ptr or std::shared_ptr
+template <typename T, typename Pointer = std::unique_ptr<T>>
+class PartsPtr {
+ public:
+  PartsPtr(Pointer parts) : parts_(std::move(parts)) {}  // NOLINT(google-explicit-constructor)
+
+  T& operator*() const { return *pointer(); }
+  T* operator->() const { return pointer().get(); }
+  /// The pointer itself, not null.
+  const Pointer& pointer() const {
+    if (parts_ == nullptr) abort_moved_from(__PRETTY_FUNCTION__);
+    return parts_;
+  }
+
+ private:
+  Pointer parts_;
 };
 
 }  // namespace millrace

@@ -160,8 +160,8 @@ class Comparison {
     size_t i = 0;
     size_t j = 0;
     const auto up_to = [&](size_t end_a, size_t end_b) {
-      for (; i < end_a; ++i) only(a.ops[i], true);
-      for (; j < end_b; ++j) only(b.ops[j], false);
+      for (; i < end_a; ++i) only(a.ops[i], /*in_a=*/true);
+      for (; j < end_b; ++j) only(b.ops[j], /*in_a=*/false);
     };
     for (const auto& [x, y] : pairs) {
       up_to(x, y);
@@ -228,7 +228,7 @@ class Comparison {
                other->outputs == op->outputs;
       });
       if (it == only_b.end()) {
-        only(*op, true);
+        only(*op, /*in_a=*/true);
         continue;
       }
       const size_t before = found_.size();
@@ -237,7 +237,7 @@ class Comparison {
         add({op->index, (*it)->index, op->type}, "history", op_line(*op), op_line(**it));
       only_b.erase(it);
     }
-    for (const NormalOp* op : only_b) only(*op, false);
+    for (const NormalOp* op : only_b) only(*op, /*in_a=*/false);
   }
 
   static std::vector<const NormalOp*> unmatched(const NormalBlock& block,

@@ -78,9 +78,9 @@ NormalForm::NormalForm(const Program& program, const DiffOptions& options,
   }
   Renames given;
   for (const auto& [from, to] : rename) given[keep(from)] = keep(to);
-  if (!given.empty()) apply(given, false);
+  if (!given.empty()) apply(given, /*sort_controls=*/false);
   const Renames controls = control_names();
-  if (!controls.empty()) apply(controls, true);
+  if (!controls.empty()) apply(controls, /*sort_controls=*/true);
 }
 
 // New names for control vars, built from the type and the first data argument of the op that writes

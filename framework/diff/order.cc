@@ -138,7 +138,7 @@ StableHash& StableHash::add(std::string_view text) {
 }
 
 StableHash& StableHash::add(uint64_t number) {
-  // splitmix64's finaliser
+  // splitmix64's finalizer
   uint64_t x = state_ ^ (number + 0x9e3779b97f4a7c15ULL);
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27U)) * 0x94d049bb133111ebULL;

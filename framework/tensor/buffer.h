@@ -15,7 +15,7 @@ inline constexpr size_t kBufferAlignment = 64;
 /// Thread-safety: access to the bytes is not synchronized; users must do that.
 class Buffer {
  public:
-  /// Allocates uninitialised bytes; 0 is allowed. Errors: kResource with the number of bytes.
+  /// Allocates uninitialized bytes; 0 is allowed. Errors: kResource with the number of bytes.
   static StatusOr<std::shared_ptr<Buffer>> allocate(size_t bytes);
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;

@@ -63,7 +63,7 @@ class Tensor {
   Tensor& operator=(const Tensor&) = delete;
   ~Tensor() = default;
 
-  /// A tensor with uninitialised elements. Errors: as resize().
+  /// A tensor with uninitialized elements. Errors: as resize().
   static StatusOr<Tensor> create(DType dtype, llvm::ArrayRef<int64_t> dims);
 
   [[nodiscard]] bool initialized() const { return data_ != nullptr; }

@@ -23,7 +23,7 @@ std::string dot_string(std::string_view name) {
 void append_cluster(std::string& out, const Block& block) {
   const int index = block.index();
   out += fmt::format("  subgraph cluster_{} {{\n    label=\"block {}\";\n", index, index);
-  const BlockGraph graph = block_graph(block, true);
+  const BlockGraph graph = block_graph(block, /*with_stored=*/true);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const BlockGraph::Node& node = graph.nodes[n];
     const char* const shape = node.op >= 0  ? "shape=box, style=filled, fillcolor=\"#dbe7fb\""

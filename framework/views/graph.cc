@@ -123,7 +123,7 @@ BlockGraph block_graph(const Block& block, bool with_stored) {
         reads.emplace_back(it->second, arg.name);
       }
     }
-    const size_t self = node(index++, op.type().str(), false);
+    const size_t self = node(index++, op.type().str(), /*stored=*/false);
     for (const auto& [from, name] : reads)
       graph.edges.push_back({from, self, op.name_of(name).str()});
     for (const Slot& slot : op.outputs()) {

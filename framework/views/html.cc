@@ -110,8 +110,9 @@ void append_op_table(std::string& out, const Block& block) {
     out += fmt::format(
         "<tr data-row=\"{}.{}\"><td class=\"n\">{}</td><td class=\"t\">{}</td><td>{}</td>"
         "<td>{}</td><td>{}</td></tr>\n",
-        block.index(), index, index, name_cell(op.type()), slots_cell(op, op.inputs(), false),
-        slots_cell(op, op.outputs(), true), attrs_cell(op));
+        block.index(), index, index, name_cell(op.type()),
+        slots_cell(op, op.inputs(), /*types=*/false), slots_cell(op, op.outputs(), /*types=*/true),
+        attrs_cell(op));
     ++index;
   }
   out += "</tbody></table></div></details>\n";

@@ -100,13 +100,13 @@ void while_loop(const VarRef& condition, const std::function<void()>& body, Wher
   body();
   builder.leave_block();
   if (!layer.ok()) return;
-  std::vector<std::string> written = outside(inner, true);
+  std::vector<std::string> written = outside(inner, /*writes=*/true);
   if (std::find(written.begin(), written.end(), condition.name()) == written.end()) {
     layer.fail(
         InvalidArgument("body: expected an op that updates '{}', found none", condition.name()));
     return;
   }
-  std::vector<std::string> read = outside(inner, false);
+  std::vector<std::string> read = outside(inner, /*writes=*/false);
   std::erase(read, condition.name());
   NewOp op("while");
   op.input("X", std::move(read))
@@ -193,7 +193,7 @@ std::pair<VarRef, VarRef> recurrent(
   NewOp op("recurrent");
   op.input("inputs", frontend::names_of(sequences))
       .input("initial_states", {start.name()})
-      .input("parameters", outside(inner, false))
+      .input("parameters", outside(inner, /*writes=*/false))
       .output("outputs", {step.out.name(), step.state.name()})
       .output("step_scopes", {scopes})
       .attr("ex_states", make_attr(std::vector<std::string>{before.name()}))

@@ -118,9 +118,9 @@ std::string from_start(NodeContext& c, const std::string& x, int64_t axis,
     }
   }
   const DType dtype = c.dtype(index);
-  const std::string length = extent >= 0
-                                 ? c.scalar(static_cast<double>(extent), dtype)
-                                 : c.cast(c.slice(c.shape(x), 0, axis, axis + 1, true), dtype);
+  const std::string length =
+      extent >= 0 ? c.scalar(static_cast<double>(extent), dtype)
+                  : c.cast(c.slice(c.shape(x), 0, axis, axis + 1, /*drop=*/true), dtype);
   const std::string moved = c.binary("elementwise_add", index, length);
   const std::string is_negative = c.binary("less_than", index, c.scalar(0, dtype));
   return c.op("where", {{"Condition", {is_negative}}, {"X", {moved}}, {"Y", {index}}});

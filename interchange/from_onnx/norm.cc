@@ -1,4 +1,4 @@
-// Normalisations.
+// Normalizations.
 
 #include <numeric>
 
@@ -58,14 +58,14 @@ Status instance_norm_node(NodeContext& c) {
   return Ok();
 }
 
-// The op has one factor for each normalised element.
+// The op has one factor for each normalized element.
 StatusOr<std::string> flat_factors(NodeContext& c, const std::string& x, int64_t axis,
                                    size_t index) {
   const std::string factors = c.in(index);
   const Dims dims = c.dims(x);
   const Dims own = c.dims(factors);
   if (Dims(dims.begin() + axis, dims.end()) != own)
-    return c.refuse("factors with other dims than the normalised ones");
+    return c.refuse("factors with other dims than the normalized ones");
   return own.size() == 1 ? factors : c.reshape(factors, {-1});
 }
 

@@ -46,7 +46,7 @@ StatusOr<std::string> counted_pool(NodeContext& c, const std::string& x, Windows
       c.op("pad", {{"X", {x}}}, {ints_attr("paddings", pads), float_attr("pad_value", 0)});
   std::fill(w.begin.begin(), w.begin.end(), 0);
   std::fill(w.end.begin(), w.end.end(), 0);
-  return run_pool(c, padded, w, false, false, true);
+  return run_pool(c, padded, w, /*is_max=*/false, /*ceil_mode=*/false, /*exclusive=*/true);
 }
 
 Status pool_node(NodeContext& c) {
@@ -67,7 +67,7 @@ Status pool_node(NodeContext& c) {
   if (counts && w.has_padding()) {
     MILLRACE_ASSIGN_OR_RETURN(out, counted_pool(c, image, w));
   } else {
-    out = run_pool(c, image, w, is_max, ceil_mode, true);
+    out = run_pool(c, image, w, is_max, ceil_mode, /*exclusive=*/true);
   }
   c.set(0, from_image(c, w, out));
   return Ok();

@@ -109,14 +109,14 @@ std::vector<std::string> dense_weights(NodeContext& c, const Layer& layer) {
   std::vector<std::string> all;
   for (int64_t d = 0; d < layer.directions; ++d)
     for (const size_t index : {1, 2})
-      all.push_back(in_order(c, layer, c.slice(c.in(index), 0, d, d + 1, true), order));
+      all.push_back(in_order(c, layer, c.slice(c.in(index), 0, d, d + 1, /*drop=*/true), order));
   for (int64_t d = 0; d < layer.directions; ++d)
     for (const int64_t part : {0, 1}) {
       if (!c.has(3)) {
         all.push_back(zero_vector(c, rows, c.dtype(layer.x)));
         continue;
       }
-      const std::string own = c.slice(c.in(3), 0, d, d + 1, true);
+      const std::string own = c.slice(c.in(3), 0, d, d + 1, /*drop=*/true);
       all.push_back(in_order(c, layer, c.slice(own, 0, part * rows, (part + 1) * rows), order));
     }
   return all;

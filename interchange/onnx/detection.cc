@@ -101,10 +101,10 @@ Status prior_box(OpContext& c) {
   const std::string dims = c.node("Concat", {rows.cells, columns.cells, c.graph().ints({shapes})},
                                   {{"axis", int64_t{0}}});
   std::string boxes = c.node("Concat",
-                             {edge(c, columns, false, -1, sizes.half_width, dims),
-                              edge(c, rows, true, -1, sizes.half_height, dims),
-                              edge(c, columns, false, 1, sizes.half_width, dims),
-                              edge(c, rows, true, 1, sizes.half_height, dims)},
+                             {edge(c, columns, /*is_row=*/false, -1, sizes.half_width, dims),
+                              edge(c, rows, /*is_row=*/true, -1, sizes.half_height, dims),
+                              edge(c, columns, /*is_row=*/false, 1, sizes.half_width, dims),
+                              edge(c, rows, /*is_row=*/true, 1, sizes.half_height, dims)},
                              {{"axis", int64_t{3}}});
   if (c.attr<bool>("clip"))
     boxes = c.node("Clip", {boxes, c.scalar(0, DType::kFloat64), c.scalar(1, DType::kFloat64)});

@@ -4,7 +4,7 @@
 
 #include "interchange/onnx/op_context.h"
 
-/// Layouts and paddings of images, for convolutions, pools and normalisations.
+/// Layouts and paddings of images, for convolutions, pools and normalizations.
 namespace millrace::interchange {
 
 /// True if the attribute says that the channels are the last dim.

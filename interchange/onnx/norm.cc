@@ -1,4 +1,4 @@
-// Normalisations.
+// Normalizations.
 
 #include "interchange/onnx/layout.h"
 #include "interchange/onnx/op_context.h"
@@ -48,7 +48,7 @@ Status instance_norm(OpContext& c) {
   return Ok();
 }
 
-// Each group is normalised as one channel of a [batch, groups, rest] image.
+// Each group is normalized as one channel of a [batch, groups, rest] image.
 Status group_norm(OpContext& c) {
   const auto groups = c.attr<int64_t>("groups");
   const int64_t rank = c.rank("X");

@@ -58,7 +58,7 @@ void OpContext::set(llvm::StringRef slot, const std::string& value, size_t k) {
   vars_.constant.erase(name);
   if (lod_set_.contains(name)) return;
   vars_.lod.erase(name);
-  const Var* const var = var_of(slot, k, true);
+  const Var* const var = var_of(slot, k, /*is_output=*/true);
   if (var == nullptr || var->lod_level() == 0) return;
   for (const llvm::StringRef input : op().input_names()) {
     const auto found = vars_.lod.find(input.str());

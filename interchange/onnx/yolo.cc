@@ -65,8 +65,8 @@ Status yolo_box(OpContext& c) {
   const std::string dims =
       c.node("Concat", {c.graph().ints({0, anchors, 5 + classes}), rest}, {{"axis", int64_t{0}}});
   head.values = c.node("Reshape", {c.in("X"), dims});
-  const YoloSide x = yolo_side(c, head, false);
-  const YoloSide y = yolo_side(c, head, true);
+  const YoloSide x = yolo_side(c, head, /*is_row=*/false);
+  const YoloSide y = yolo_side(c, head, /*is_row=*/true);
   const bool clip = c.attr<bool>("clip_bbox");
   const std::string zero = c.scalar(0, head.dtype);
   const auto low = [&](const YoloSide& side) {

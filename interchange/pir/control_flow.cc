@@ -42,7 +42,7 @@ Value placeholder(OpContext& c, const TensorType& type) {
   if (type.is_array) return c.node("create_array", {}, {of_dtype("dtype", type.dtype)}, type);
   std::vector<int64_t> dims(type.dims.begin(), type.dims.end());
   for (int64_t& dim : dims) dim = std::max<int64_t>(dim, 1);
-  return c.full(0, type.dtype, dims, false);
+  return c.full(0, type.dtype, dims, /*on_host=*/false);
 }
 
 // Unknown extents where two declarations of the same value differ. False if their ranks differ.

@@ -50,7 +50,8 @@ Value with_lod(OpContext& c, const Value& rows, const Value& counts) {
       "cumsum", {counts, c.full(0, DType::kInt32)},
       {of_bool("flatten", false), of_bool("exclusive", false), of_bool("reverse", false)}, ints);
   const Value offsets = c.node(
-      "concat", {c.list({c.full(0, DType::kInt32, {1}, false), ends}), c.full(0, DType::kInt32)},
+      "concat",
+      {c.list({c.full(0, DType::kInt32, {1}, /*on_host=*/false), ends}), c.full(0, DType::kInt32)},
       {}, ints);
   return c.node("lod_reset", {rows, offsets},
                 {of_i32s("target_lod", {0, 1}), of_bool("append", false)}, rows.type());
@@ -61,14 +62,15 @@ Value with_lod(OpContext& c, const Value& rows, const Value& counts) {
 Value or_none(OpContext& c, const Value& boxes, const Value& counts) {
   const TensorType scalar{.dtype = DType::kInt64, .dims = {}};
   const Value is_any = c.node(
-      "greater_than", {c.node("numel", {boxes}, {}, scalar), c.full(0, DType::kInt64, {}, false)},
-      {}, {.dtype = DType::kBool, .dims = {}});
+      "greater_than",
+      {c.node("numel", {boxes}, {}, scalar), c.full(0, DType::kInt64, {}, /*on_host=*/false)}, {},
+      {.dtype = DType::kBool, .dims = {}});
   c.graph().begin_region({});
   c.graph().add("2.yield", {boxes, counts}, {}, {});
   const std::string some = c.graph().end_region();
   c.graph().begin_region({});
-  const Value none = c.full(-1, boxes.type().dtype, {1, 1}, false);
-  const Value one = c.full(1, DType::kInt32, {1}, false);
+  const Value none = c.full(-1, boxes.type().dtype, {1, 1}, /*on_host=*/false);
+  const Value one = c.full(1, DType::kInt32, {1}, /*on_host=*/false);
   c.graph().add("2.yield", {none, one}, {}, {});
   const std::string other = c.graph().end_region();
   TensorType type = boxes.type();

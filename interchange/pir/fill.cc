@@ -47,7 +47,7 @@ Status fill_constant(OpContext& c) {
     return c.refuse("an integer above 2^53");
   const bool has_list = c.has("ShapeTensorList");
   if (!c.has("ShapeTensor") && !has_list && !c.has("ValueTensor")) {
-    c.set("Out", c.full(value, type.dtype, c.ints("shape"), false));
+    c.set("Out", c.full(value, type.dtype, c.ints("shape"), /*on_host=*/false));
     return Ok();
   }
   Value dims = c.has("ShapeTensor") ? c.in("ShapeTensor") : c.int_list(c.ints("shape"));
@@ -60,8 +60,8 @@ Status fill_constant(OpContext& c) {
     dims = c.node("concat", {c.list(parts), c.full(0, DType::kInt32)}, {},
                   {.dtype = DType::kInt64, .dims = {static_cast<int64_t>(parts.size())}});
   }
-  const Value filled =
-      c.has("ValueTensor") ? c.in("ValueTensor") : c.full(value, type.dtype, {1}, false);
+  const Value filled = c.has("ValueTensor") ? c.in("ValueTensor")
+                                            : c.full(value, type.dtype, {1}, /*on_host=*/false);
   c.set("Out", c.node("full_with_tensor", {filled, dims}, {of_dtype("dtype", type.dtype)}, type));
   return Ok();
 }

@@ -1,4 +1,4 @@
-// Normalisations.
+// Normalizations.
 
 #include "interchange/pir/rows.h"
 

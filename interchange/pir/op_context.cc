@@ -87,7 +87,7 @@ void OpContext::set_updated(llvm::StringRef slot, const Value& value) {
 }
 
 TensorType OpContext::out_type(llvm::StringRef slot, size_t k) const {
-  const Var* const var = var_of(slot, k, true);
+  const Var* const var = var_of(slot, k, /*is_output=*/true);
   if (var == nullptr) return {};
   return {.dtype = var->dtype(), .dims = Dims(var->dims().begin(), var->dims().end())};
 }

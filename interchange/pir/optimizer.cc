@@ -113,7 +113,7 @@ Status lars(OpContext& c) {
   const auto norm = [&](const Value& x) {
     return c.node("sqrt", {c.node("squared_l2_norm", {x}, {}, one)}, {}, one);
   };
-  const Value zero = c.full(0, one.dtype, {1}, false);
+  const Value zero = c.full(0, one.dtype, {1}, /*on_host=*/false);
   const Value p = norm(param);
   const Value g = norm(grad);
   const Value sum = c.node("add", {g, scaled(p, decay, c.attr<float>("epsilon"))}, {}, one);
@@ -124,9 +124,9 @@ Status lars(OpContext& c) {
                                               {c.node("greater_than", {p, zero}, {}, flag),
                                                c.node("greater_than", {g, zero}, {}, flag)},
                                               {}, flag)
-                                     : c.full(0, DType::kBool, {1}, false);
+                                     : c.full(0, DType::kBool, {1}, /*on_host=*/false);
   const Value adapted =
-      c.node("where", {is_adapted, ratio, c.full(1, one.dtype, {1}, false)}, {}, one);
+      c.node("where", {is_adapted, ratio, c.full(1, one.dtype, {1}, /*on_host=*/false)}, {}, one);
   const Value rate = c.node("multiply", {c.in("LearningRate"), adapted}, {}, one);
   const Value decayed = c.node("add", {grad, scaled(param, decay, 0)}, {}, param.type());
   const Value next = c.node("add",

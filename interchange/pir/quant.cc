@@ -1,4 +1,4 @@
-// Quantised values, as they are simulated in training and stored.
+// Quantized values, as they are simulated in training and stored.
 
 #include "interchange/pir/rows.h"
 

@@ -57,7 +57,7 @@ Status rnn(OpContext& c) {
   results = c.nodes(
       "rnn",
       {c.in("Input"), state_list, weights, c.in_or_none("SequenceLength"),
-       c.full(0, DType::kUint8, {0}, false)},
+       c.full(0, DType::kUint8, {0}, /*on_host=*/false)},
       {of_f32("dropout_prob", probability), of_bool("is_bidirec", c.attr<bool>("is_bidirec")),
        of_i32("input_size", c.attr<int64_t>("input_size")),
        of_i32("hidden_size", c.attr<int64_t>("hidden_size")),

@@ -92,7 +92,9 @@ Status save_checkpoint(const LocalState& state, const std::string& root, int64_t
   if (saved.spread) {
     removed = collect_spread_garbage(root, keep_last, gather, options.calls);
   } else if (gather.rank() == options.coordinator) {
-    removed = collect_garbage(root, keep_last, false, false, options.calls).status();
+    removed =
+        collect_garbage(root, keep_last, /*all_incomplete=*/false, /*dry_run=*/false, options.calls)
+            .status();
   }
   if (!removed.ok() && warning != nullptr) *warning = removed.to_string();
   return Ok();

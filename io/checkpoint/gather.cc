@@ -50,7 +50,7 @@ class Folder final : public Gather {
  private:
   // `mine` has one text for all ranks, or one text for each rank, in a separate file each.
   StatusOr<std::vector<std::string>> exchange(std::vector<std::string> mine, bool for_all) {
-    MILLRACE_RETURN_IF_ERROR(make_folders(*calls_, folder_, false));
+    MILLRACE_RETURN_IF_ERROR(make_folders(*calls_, folder_, /*sync=*/false));
     for (size_t to = 0; to < mine.size(); ++to) {
       const auto reader = for_all ? kAllReaders : static_cast<int32_t>(to);
       MILLRACE_RETURN_IF_ERROR(publish(file_of(round_, rank_, reader), mine[to]));

@@ -185,7 +185,7 @@ Status save_values(const std::vector<TensorFileEntry>& entries,
     tensor.dims = entry.dims;
     tensor.lod = entry.lod;
     tensor.read = [&held, value, element](uint64_t offset, std::span<std::byte> to) {
-      return held.read(value, element, false, offset, to);
+      return held.read(value, element, /*rows=*/false, offset, to);
     };
     return &tensor;
   };
@@ -204,7 +204,7 @@ Status save_values(const std::vector<TensorFileEntry>& entries,
     tensor->is_table = true;
     tensor->height = entry.height;
     tensor->read_rows = [&held, value = entry.name](uint64_t offset, std::span<std::byte> to) {
-      return held.read(value, -1, true, offset, to);
+      return held.read(value, -1, /*rows=*/true, offset, to);
     };
   }
   return save_streams(tensors, {}, {}, folder, options, std::move(arrays));

@@ -355,7 +355,7 @@ Status write_tensor_file(const std::string& path, const std::vector<TensorFileEn
     MILLRACE_RETURN_IF_ERROR(
         with_var_name(write_entry(file, entry, owner, value), path, entry.name));
   }
-  return file.commit(true);
+  return file.commit(/*sync=*/true);
 }
 
 }  // namespace millrace::io

@@ -375,8 +375,9 @@ StatusOr<std::string> resolve_checkpoint(const SourceOptions& options, const std
   if (has_manifest(options, path)) return check_one(options, path);
   if (!fs::is_directory(path, error)) return NotFound("no such folder").in_file(path);
   if (options.last_good) {
-    MILLRACE_ASSIGN_OR_RETURN(const io::LastCheckpoint last,
-                              io::open_last_checkpoint(path, true, load_options(options, path)));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const io::LastCheckpoint last,
+        io::open_last_checkpoint(path, /*verify=*/true, load_options(options, path)));
     for (const Status& status : last.skipped)
       options.log(LogLevel::kWarning,
                   "skipped: " + status.location().to_string() + ": " + status.message());

@@ -52,7 +52,7 @@ struct JoinedVar {
 /// Slices are joined by their offsets. A value that is the same on several
 /// servers is read from one of them. Single numbers that slices.json does not list (step counters,
 /// learning rates) are included; gradients and temporaries of the updates are not. Typed tables are
-/// the embeddings that they replace: what look-ups would get, without statistics and optimizer
+/// the embeddings that they replace: what lookups would get, without statistics and optimizer
 /// state.
 class ServerSnapshots {
  public:

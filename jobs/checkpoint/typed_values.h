@@ -20,7 +20,7 @@ Status add_typed_tables(const std::vector<ps::TypedTable>& tables,
                         const std::vector<io::Checkpoint>& servers,
                         std::map<std::string, JoinedVar>& vars);
 
-/// The embedding of a typed table, f32(declared rows, width): what look-ups would get. Rows that no
+/// The embedding of a typed table, f32(declared rows, width): what lookups would get. Rows that no
 /// server has yet have the values with which they would begin; that of the padding is zero. Holds
 /// the table of one server in memory. Errors: those of reading; kInvalidData for a table that does
 /// not fit its settings.

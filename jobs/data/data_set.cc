@@ -125,7 +125,9 @@ StatusOr<DataSet> DataSet::read(const std::string& path, const std::string& colu
                                 const Program& program) {
   DataSet data;
   if (llvm::StringRef(path).endswith(".npz")) {
-    if (!columns.empty()) return Status(StatusCode::kUsage, "options.columns: expected a csv file");
+    if (!columns.empty())
+      return Status(StatusCode::kUsage,
+                    "options.columns: expected a csv file, found an npz archive");
     using Tensors = std::map<std::string, Tensor>;
     MILLRACE_ASSIGN_OR_RETURN(Tensors arrays, io::read_npz(path));
     for (auto& [name, tensor] : arrays) {

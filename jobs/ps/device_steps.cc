@@ -18,7 +18,7 @@ using executor::NamedValues;
 constexpr int32_t kTransferRoles = 4 | 8;
 constexpr int32_t kBackwardRole = 1;
 
-// True for ops that communicate with servers, except look-ups, which belong to the computation.
+// True for ops that communicate with servers, except lookups, which belong to the computation.
 bool begins_transfer(const Op& op) {
   static constexpr const char* kTypes[] = {"send", "recv", "send_barrier", "fetch_barrier",
                                            "distributed_push_sparse"};
@@ -74,8 +74,8 @@ Status DeviceSteps::split(const Program& program) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<bool> is_transfer, find_transfer(program));
   compute_program_ = program.clone();
   transfer_program_ = program.clone();
-  keep_ops(*compute_program_, is_transfer, false);
-  keep_ops(*transfer_program_, is_transfer, true);
+  keep_ops(*compute_program_, is_transfer, /*transfer=*/false);
+  keep_ops(*transfer_program_, is_transfer, /*transfer=*/true);
   const std::set<std::string> grads = gradients_of(program);
   std::set<std::string> known;
   const Block& compute = compute_program_->root();
@@ -121,7 +121,7 @@ Status DeviceSteps::run(const NamedValues& feeds, const std::vector<std::string>
     for (const Value& part : parts[i]) of_devices.push_back(&part);
     MILLRACE_RETURN_IF_ERROR(executor::merge_parts(fetches[i], of_devices, values[i]));
   }
-  // ids of look-ups are fed, and are sent together with their gradients
+  // ids of lookups are fed, and are sent together with their gradients
   NamedValues sent;
   for (const auto& [name, value] : feeds) {
     if (transfer_program_->root().has_readers(name))

@@ -66,7 +66,7 @@ Status FleetServerJob::load(const std::string& params, size_t index, const LogSi
   if (io::is_folder(params)) {
     if (ps::has_tables(params)) return server_->load(params);
     MILLRACE_RETURN_IF_ERROR(check_has_no_tables(params));
-    return fill_tables_from_folder(params, typed_, false, index, server_->tables(), log);
+    return fill_tables_from_folder(params, typed_, /*all=*/false, index, server_->tables(), log);
   }
   MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues whole, io::read_values(params));
   return fill_tables(whole, typed_, index, server_->tables(), log).in_file(params);

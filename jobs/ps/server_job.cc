@@ -136,7 +136,7 @@ Status ServerJob::load(const Files& files, int threads, const LogSink& log) {
   if (io::is_folder(files.params)) {
     if (tables_ != nullptr)
       MILLRACE_RETURN_IF_ERROR(
-          fill_tables_from_folder(files.params, typed_, true, server_, *tables_, log));
+          fill_tables_from_folder(files.params, typed_, /*all=*/true, server_, *tables_, log));
     return ps::load_server_persistables(slices, *program_, files.params, scope_,
                                         {.threads = threads});
   }

@@ -23,7 +23,7 @@ Status TrainerJob::need_slices() const {
 Status TrainerJob::wait_for_all() {
   if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
   if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
-  MILLRACE_RETURN_IF_ERROR(client_->complete(true));
+  MILLRACE_RETURN_IF_ERROR(client_->complete(/*stay=*/true));
   // what other trainers have sent since this one received parameters
   return communicator_ != nullptr ? communicator_->recv(scope_) : Ok();
 }
@@ -32,16 +32,16 @@ Status TrainerJob::finish(const Ending& ending) {
   if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
   if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
   const bool saves = writes_files(ending);
-  if (ending.gather == nullptr && !saves) return client_->complete(false);
+  if (ending.gather == nullptr && !saves) return client_->complete(/*stay=*/false);
   MILLRACE_RETURN_IF_ERROR(need_slices());
-  MILLRACE_RETURN_IF_ERROR(client_->complete(true));
+  MILLRACE_RETURN_IF_ERROR(client_->complete(/*stay=*/true));
   if (ending.gather != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(*ending.gather, ps::gather_vars(*client_, *slices_, settings_.log));
     MILLRACE_RETURN_IF_ERROR(gather_tables(*ending.gather));
     MILLRACE_RETURN_IF_ERROR(ps::add_held_vars(saving_trainer(), *ending.gather));
   }
   MILLRACE_RETURN_IF_ERROR(save(ending));
-  return client_->complete(false);
+  return client_->complete(/*stay=*/false);
 }
 
 Status TrainerJob::gather_tables(NamedValues& values) {

@@ -102,7 +102,7 @@ Status TranspiledFleet::need_programs(const char* call, bool server) const {
 }
 
 Status TranspiledFleet::need_worker(const char* call) const {
-  MILLRACE_RETURN_IF_ERROR(need_programs(call, false));
+  MILLRACE_RETURN_IF_ERROR(need_programs(call, /*server=*/false));
   if (trainer_ != nullptr && !stopped_) return Ok();
   return InvalidArgument("{}: this worker {}", call,
                          stopped_ ? "has stopped" : "is not running, call init_worker() first");
@@ -178,7 +178,7 @@ Status TranspiledFleet::distribute(const ops::OpRegistry& registry, const Progra
 
 Status TranspiledFleet::init_server(const std::string& folder, const ps::ServerOptions& service,
                                     std::shared_ptr<ps::Transport> transport) {
-  MILLRACE_RETURN_IF_ERROR(need_programs("init_server", true));
+  MILLRACE_RETURN_IF_ERROR(need_programs("init_server", /*server=*/true));
   if (server_ != nullptr) return InvalidArgument("init_server: this server has its variables");
   if (!folder.empty() && !io::is_folder(folder))
     return NotFound("init_server: there is no such folder").in_file(folder);
@@ -197,7 +197,7 @@ Status TranspiledFleet::init_server(const std::string& folder, const ps::ServerO
 }
 
 Status TranspiledFleet::run_server() {
-  MILLRACE_RETURN_IF_ERROR(need_programs("run_server", true));
+  MILLRACE_RETURN_IF_ERROR(need_programs("run_server", /*server=*/true));
   if (server_ == nullptr)
     return InvalidArgument("run_server: the server has no variables yet, call init_server() first");
   return server_->serve();
@@ -209,7 +209,7 @@ void TranspiledFleet::stop_server() {
 
 Status TranspiledFleet::init_worker(std::shared_ptr<ps::Transport> transport,
                                     const fleet::WaitOptions* wait, Trainer::Settings settings) {
-  MILLRACE_RETURN_IF_ERROR(need_programs("init_worker", false));
+  MILLRACE_RETURN_IF_ERROR(need_programs("init_worker", /*server=*/false));
   if (trainer_ != nullptr) return InvalidArgument("init_worker: this worker is running already");
   if (wait != nullptr && strategy_.config.wait_port)
     MILLRACE_RETURN_IF_ERROR(fleet::wait_server_ready(role_.server_endpoints, *wait));
@@ -237,7 +237,7 @@ Status TranspiledFleet::step(const executor::NamedValues& feeds,
 }
 
 Status TranspiledFleet::go_back() {
-  MILLRACE_RETURN_IF_ERROR(need_programs("go_back", false));
+  MILLRACE_RETURN_IF_ERROR(need_programs("go_back", /*server=*/false));
   if (trainer_ == nullptr)
     return InvalidArgument("go_back: this worker is not running, call init_worker() first");
   MILLRACE_ASSIGN_OR_RETURN(next_step_, trainer_->go_back_until_settled());
@@ -284,7 +284,8 @@ Status TranspiledFleet::stop_worker() {
 }
 
 Status TranspiledFleet::save(const TranspiledSaveTarget& to, Trainer::Ending ending) {
-  if (to.root.empty()) return InvalidArgument("the root of what is saved: expected a folder");
+  if (to.root.empty())
+    return InvalidArgument("root of what is saved: expected a folder, found an empty name");
   ending.root = to.root;
   ending.replace = to.replace;
   return trainer_->save(ending);

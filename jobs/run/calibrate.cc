@@ -171,8 +171,8 @@ float scale_of(const Magnitudes& magnitudes, const CalibrationOptions& options) 
 }
 
 // Runs the ops that find the scales of parameters, which store them.
-Status find_parameter_scales(const Program& quantised, Scope& scope) {
-  const std::unique_ptr<Program> rest = quantised.clone();
+Status find_parameter_scales(const Program& quantized, Scope& scope) {
+  const std::unique_ptr<Program> rest = quantized.clone();
   for (Op* const op : rest->root().op_vector()) {
     if (op->type() != "fake_channel_wise_quantize_dequantize_abs_max") rest->root().erase(*op);
   }
@@ -186,9 +186,9 @@ Status find_parameter_scales(const Program& quantised, Scope& scope) {
 }  // namespace
 }  // namespace calibrate_programs
 
-Status calibrate(const Program& given, const Program& quantised, Scope& scope,
+Status calibrate(const Program& given, const Program& quantized, Scope& scope,
                  const std::vector<NamedValues>& feeds, const CalibrationOptions& options) {
-  std::vector<Activation> found = activations_of(quantised);
+  std::vector<Activation> found = activations_of(quantized);
   std::vector<std::string> names;
   names.reserve(found.size());
   for (const Activation& each : found) names.push_back(each.name);
@@ -209,16 +209,16 @@ Status calibrate(const Program& given, const Program& quantised, Scope& scope,
   }
   for (const Activation& each : found)
     MILLRACE_RETURN_IF_ERROR(store(scope, each.scale, {each.largest}));
-  return find_parameter_scales(quantised, scope);
+  return find_parameter_scales(quantized, scope);
 }
 
 StatusOr<std::vector<ResultDifference>> compare_results(const Program& given,
-                                                        const Program& quantised, Scope& scope,
+                                                        const Program& quantized, Scope& scope,
                                                         const std::vector<NamedValues>& feeds,
                                                         int threads) {
   const executor::Executor runner(executor::standard_runtime(), {.threads = threads});
   MILLRACE_ASSIGN_OR_RETURN(const auto first, runner.prepare(given, scope));
-  MILLRACE_ASSIGN_OR_RETURN(const auto second, runner.prepare(quantised, scope));
+  MILLRACE_ASSIGN_OR_RETURN(const auto second, runner.prepare(quantized, scope));
   const std::vector<std::string>& names = first->fetch_targets();
   if (names.empty())
     return Status(StatusCode::kInvalidProgram, "the program has no fetch ops to compare");
@@ -236,7 +236,7 @@ StatusOr<std::vector<ResultDifference>> compare_results(const Program& given,
       const auto* const b = results[i].get_if<Tensor>();
       if (a == nullptr || b == nullptr || a->dtype() != DType::kFloat32) continue;
       if (a->dims() != b->dims())
-        return InvalidData("result '{}' has other dims in the quantised program", names[i]);
+        return InvalidData("result '{}' has other dims in the quantized program", names[i]);
       for (int64_t k = 0; k < a->numel(); ++k) {
         const double value = a->data<float>()[k];
         const double difference = b->data<float>()[k] - value;

@@ -43,13 +43,13 @@ class Magnitudes {
 };
 
 /// Runs the float program once (kAbsMax) or twice with each of the feeds and stores the scales that
-/// the quantised one reads.
+/// the quantized one reads.
 /// \param given      the program before it was rewritten
-/// \param quantised  its activations are found by the ops that round them
+/// \param quantized  its activations are found by the ops that round them
 /// \param scope      has the parameters; gets the scales, including those of the parameters
 /// Errors: those of the runs; kInvalidData for an activation with a value that is not finite, or
 /// without values.
-Status calibrate(const Program& given, const Program& quantised, Scope& scope,
+Status calibrate(const Program& given, const Program& quantized, Scope& scope,
                  const std::vector<executor::NamedValues>& feeds,
                  const CalibrationOptions& options);
 
@@ -62,7 +62,7 @@ struct ResultDifference {
 /// Runs both programs, each in its own scope, and compares what their fetch ops read.
 /// Errors: those of the runs; kInvalidProgram without fetch ops.
 StatusOr<std::vector<ResultDifference>> compare_results(
-    const Program& given, const Program& quantised, Scope& scope,
+    const Program& given, const Program& quantized, Scope& scope,
     const std::vector<executor::NamedValues>& feeds, int threads);
 
 }  // namespace millrace::jobs

@@ -121,7 +121,7 @@ class AloneFolder {
     return io::Checkpoint::open(path, how_);
   }
   [[nodiscard]] auto open_last(const std::string& root) const {
-    return io::open_last_checkpoint(root, true, how_);
+    return io::open_last_checkpoint(root, /*verify=*/true, how_);
   }
 
  private:
@@ -139,7 +139,7 @@ class SpreadFolder {
     return io::SpreadCheckpoint::open(path, gather_, options_);
   }
   [[nodiscard]] auto open_last(const std::string& root) const {
-    return io::open_last_spread_checkpoint(root, gather_, true, options_);
+    return io::open_last_spread_checkpoint(root, gather_, /*verify=*/true, options_);
   }
 
  private:
@@ -268,7 +268,7 @@ RunCheckpoints::~RunCheckpoints() {
   if (watched_ != nullptr) watched_->prepared->observe(nullptr);
 }
 
-Status RunCheckpoints::judge(Status status) const {
+Status RunCheckpoints::warn_unless_fatal(Status status) const {
   if (status.ok() || options_.fail_on_save_error) return status;
   log_(LogLevel::kWarning,
        "no checkpoint: " + status.location().to_string() + ": " + status.message());
@@ -286,12 +286,12 @@ Status RunCheckpoints::save(const Session& session, int64_t done) {
   io::LocalState state = state_of(session);
   const std::string random = random_record(random_positions(session));
   state.add_record(kRandom, random);
-  MILLRACE_RETURN_IF_ERROR(judge(saver_.wait()));
+  MILLRACE_RETURN_IF_ERROR(warn_unless_fatal(saver_.wait()));
   const auto save = [this, done](const io::LocalState& copy) { return write(copy, done); };
   Status started = guard_ == nullptr ? saver_.start(state, save) : saver_.start_lazily(state, save);
   const bool waits = ranks_ != nullptr && !executor::allows_calls_side_by_side(*ranks_);
   if (started.ok() && waits) started = saver_.wait();
-  return judge(std::move(started));
+  return warn_unless_fatal(std::move(started));
 }
 
 Status RunCheckpoints::write(const io::LocalState& copy, int64_t done) {
@@ -308,7 +308,7 @@ Status RunCheckpoints::write(const io::LocalState& copy, int64_t done) {
 }
 
 Status RunCheckpoints::finish() {
-  Status status = judge(saver_.wait());
+  Status status = warn_unless_fatal(saver_.wait());
   if (costs_.saves > 0) {
     log_(LogLevel::kInfo,
          fmt::format("{} checkpoints took {:.3f} ms of training each, {:.3f} ms of the processor",

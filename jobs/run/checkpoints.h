@@ -86,7 +86,8 @@ class RunCheckpoints {
   Status check_folder(const Session& session) const;
   Status save(const Session& session, int64_t done);
   Status write(const io::LocalState& copy, int64_t done);
-  Status judge(Status status) const;
+  /// The error of a save with `fail_on_save_error`; without it logs a warning and returns ok.
+  Status warn_unless_fatal(Status status) const;
 
   CheckpointOptions options_;
   LogSink log_;

@@ -23,7 +23,7 @@ Transfer transfer_of(const Op& op) {
       .Default(Transfer::kNone);
 }
 
-// Look-ups in a table on servers use the same op type as look-ups in a local table.
+// Lookups in a table on servers use the same op type as lookups in a local table.
 bool looks_up_remotely(const Op& op) {
   const AttrValue* const remote = op.find_attr("remote_prefetch");
   const AttrValue* const servers = op.find_attr("epmap");

@@ -30,7 +30,7 @@ std::string stats_json(const TrainerStats& stats);
 StatusOr<TrainerStats> parse_stats_json(const std::string& text);
 
 /// Measures the time of ops that send (send, split_byref and the like) and of ops that wait (recv,
-/// barriers, look-ups on servers). Thread-safety: one run at a time.
+/// barriers, lookups on servers). Thread-safety: one run at a time.
 class TransferClock final : public executor::OpObserver {
  public:
   void before(const executor::CompiledOp& compiled) override;

@@ -59,7 +59,7 @@ Status Gemm::operator()(CpuDevice& device, const GemmShape& s, const float* a, c
         dnn::Product product;
         product.src = matrix(s.rows, s.inner, s.a_transposed, strides.a);
         product.weights = matrix(s.inner, s.columns, s.b_transposed, strides.b);
-        product.dst = matrix(s.rows, s.columns, false, strides.c);
+        product.dst = matrix(s.rows, s.columns, /*transposed=*/false, strides.c);
         product.accumulate = s.accumulate;
         return dnn::product(device, product);
       }));

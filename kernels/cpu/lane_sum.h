@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-/// Sum of f(0), ..., f(n - 1) with sixteen partial sums. It vectorises without reordering by the
+/// Sum of f(0), ..., f(n - 1) with sixteen partial sums. It vectorizes without reordering by the
 /// compiler, is more exact than one running sum, and produces the same bits in every call.
 /// \param n  >= 0; the sum of nothing is 0
 /// \param f  called with 0, ..., n - 1; returns a number that converts to C

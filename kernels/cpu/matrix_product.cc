@@ -115,7 +115,8 @@ StatusOr<dnn::Primitive*> MatrixProduct::State::primitive(CpuDevice& device, DTy
     spec.src = describe(dtype, count, distance[kA], shape.rows, shape.inner, shape.transpose_a);
     spec.weights =
         describe(dtype, count, distance[kB], shape.inner, shape.columns, shape.transpose_b);
-    spec.dst = describe(dtype, count, distance[kC], shape.rows, shape.columns, false);
+    spec.dst =
+        describe(dtype, count, distance[kC], shape.rows, shape.columns, /*transposed=*/false);
     spec.alpha = alpha;
     spec.accumulate = accumulate;
     spec.bf16_factors = bf16 && dtype == DType::kFloat32;

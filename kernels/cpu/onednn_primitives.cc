@@ -109,7 +109,7 @@ dnnl::primitive_attr fused_ops(const Convolution& spec) {
   return attr;
 }
 
-// Programs for inference (recognised by a bias), windows of several pixels with strides above 1,
+// Programs for inference (recognized by a bias), windows of several pixels with strides above 1,
 // and images of which one and its filters fill the cache of a core. For 256 channels of 28 x 28 and
 // eight images: 8.6 instead of 15.1 ms.
 bool strides_over_large_images(const Convolution& spec) {

@@ -5,7 +5,7 @@
 
 namespace millrace::kernels {
 
-/// Combines map(element) of count elements in several independent lanes, which compilers vectorise,
+/// Combines map(element) of count elements in several independent lanes, which compilers vectorize,
 /// and then combines the lanes. The order depends on count only.
 /// \param identity  result for no elements; combining with it must change nothing
 /// \param map       returns a T for an element

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-/// Functions of one number that a compiler can vectorise: no calls, no branches, no tables. The
+/// Functions of one number that a compiler can vectorize: no calls, no branches, no tables. The
 /// float versions are within 3 units in the last place of the true value; the polynomials are
 /// minimax fits made for this file. The double versions are those of the C library.
 ///

@@ -11,7 +11,7 @@ namespace millrace::kernels {
 /// Thread-safety: one call at a time.
 class Workspace {
  public:
-  /// Buffer `slot` with room for that many elements, not initialised; valid until the next call
+  /// Buffer `slot` with room for that many elements, not initialized; valid until the next call
   /// with the same slot. Errors: kResource.
   template <typename T>
   StatusOr<T*> take(size_t slot, int64_t count) {

@@ -65,7 +65,7 @@ class Device {
 
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
 
-  /// Allocates uninitialised device memory for work that is queued from now on; aligned to 256
+  /// Allocates uninitialized device memory for work that is queued from now on; aligned to 256
   /// bytes.
   /// \param bytes  > 0
   /// Errors: kResource.

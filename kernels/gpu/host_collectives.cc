@@ -22,7 +22,7 @@ struct Offer {
   std::vector<std::byte> bytes;
 };
 
-// Synchronises the ranks of a communicator in rounds. No rank is more than one round ahead of
+// Synchronizes the ranks of a communicator in rounds. No rank is more than one round ahead of
 // another, so the offer of one round stays readable until its rank enters the round after the next.
 class Rendezvous {
  public:
@@ -57,9 +57,9 @@ class Rendezvous {
     changed_.notify_all();
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
     while (failure_.empty()) {
-      const std::vector<int> awaited = missing(round, false);
+      const std::vector<int> awaited = missing(round, /*only_gone=*/false);
       if (awaited.empty()) return Ok();
-      if (const std::vector<int> gone = missing(round, true); !gone.empty())
+      if (const std::vector<int> gone = missing(round, /*only_gone=*/true); !gone.empty())
         return {StatusCode::kDistributed,
                 fmt::format("lost {}: it has left the communicator", name(gone))};
       if (std::chrono::steady_clock::now() >= deadline)

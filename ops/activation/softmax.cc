@@ -22,7 +22,7 @@ double flops(const InferContext& ctx) {
 
 OpDef family(llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc) {
   return unary_op(type, grad_type, GradReads::kOut, doc)
-      .attr("axis", -1, "dim along which the exponentials are normalised")
+      .attr("axis", -1, "dim along which the exponentials are normalized")
       .infer(infer)
       .flops(flops);
 }

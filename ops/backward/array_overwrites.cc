@@ -152,7 +152,7 @@ bool may_overwrite(const Op& write) {
   if (loops.outermost == nullptr) {
     const auto index = index_at(write.block(), write, name);
     // an unknown index is unique if no other op writes the array
-    return !is_apart_from_earlier(write, array, index.value_or(Index{"?"}), false);
+    return !is_apart_from_earlier(write, array, index.value_or(Index{"?"}), /*from_here=*/false);
   }
   const Op& loop = *loops.outermost;
   const Block& steps = steps_of(loop);
@@ -167,7 +167,7 @@ bool may_overwrite(const Op& write) {
       if (counts(op)) first->offset += step_of(op);
     }
   }
-  return !is_apart_from_earlier(loop, array, first.value_or(Index{"?"}), true);
+  return !is_apart_from_earlier(loop, array, first.value_or(Index{"?"}), /*from_here=*/true);
 }
 
 }  // namespace

@@ -263,7 +263,7 @@ class Splitter {
       const std::string before = found == frame.current.end() ? "" : found->second;
       if (!touched.writes.contains(name)) {
         if (touched.reads.contains(name) && !before.empty() && before != name)
-          rename_deep(op, name, before, false);
+          rename_deep(op, name, before, /*writes=*/false);
         continue;
       }
       const std::string after = next_name(frame, history, op, name, before);
@@ -304,10 +304,10 @@ class Splitter {
     return keeps_name && !is_in_place ? last : new_version(frame.block, name);
   }
 
-  // Makes a loop work on a separate var, which is initialised with a copy.
+  // Makes a loop work on a separate var, which is initialized with a copy.
   static void carry(Op& loop, const std::string& name, const std::string& before,
                     const std::string& after) {
-    if (after != name) rename_deep(loop, name, after, true);
+    if (after != name) rename_deep(loop, name, after, /*writes=*/true);
     if (before.empty() || before == after) return;
     insert_assign(loop.block(), &loop, before, after);
     auto x = loop.input("X");
@@ -322,7 +322,7 @@ class Splitter {
     const auto initial = recurrent.input("initial_states");
     Strings states(initial.begin(), initial.end());
     const bool is_state = !before.empty() && llvm::is_contained(states, name);
-    if (after != name) rename_deep(recurrent, name, after, true);
+    if (after != name) rename_deep(recurrent, name, after, /*writes=*/true);
     if (!is_state) return;
     std::replace(states.begin(), states.end(), name, before);
     recurrent.set_input("initial_states", llvm::ArrayRef<std::string>(states));

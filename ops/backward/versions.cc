@@ -37,7 +37,7 @@ bool add_sources(const Op& op, Names& names) {
 
 // In a recurrent op, a sequence has the same name as its time step inside.
 void rename_inside(Op& recurrent, Block& body, llvm::StringRef from, llvm::StringRef to) {
-  for (Op& op : body.ops()) rename_deep(op, from, to, true);
+  for (Op& op : body.ops()) rename_deep(op, from, to, /*writes=*/true);
   body.rename(from, to);
   for (const char* const attr : {"states", "ex_states"}) {
     auto names = get_attr_or<Strings>(recurrent, attr, {});
@@ -68,7 +68,7 @@ void add_facts(const Op& at, llvm::StringRef condition, bool value, Facts& facts
 
 Facts facts_of(const Op& branch) {
   Facts facts;
-  add_facts(branch, branch.first_input("Cond"), true, facts);
+  add_facts(branch, branch.first_input("Cond"), /*value=*/true, facts);
   return facts;
 }
 

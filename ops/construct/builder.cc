@@ -48,17 +48,17 @@ void Builder::leave_block() {
 }
 
 StatusOr<Op*> Builder::append(const NewOp& op) {
-  return finish(block().append_op(op.type), op, true);
+  return finish(block().append_op(op.type), op, /*is_main=*/true);
 }
 
 StatusOr<Op*> Builder::prepend(const NewOp& op) {
   Block& target = main_.root();
   Op* const first = target.op_count() == 0 ? nullptr : &target.front();
-  return finish(target.insert_before(first, op.type), op, true);
+  return finish(target.insert_before(first, op.type), op, /*is_main=*/true);
 }
 
 StatusOr<Op*> Builder::append_startup(const NewOp& op) {
-  return finish(startup_.root().append_op(op.type), op, false);
+  return finish(startup_.root().append_op(op.type), op, /*is_main=*/false);
 }
 
 StatusOr<Op*> Builder::finish(Op& op, const NewOp& from, bool is_main) {

@@ -71,7 +71,7 @@ Status infer_recurrent(InferContext& ctx) {
 }
 
 StatusOr<std::vector<GradOp>> grad_while(const GradContext& ctx) {
-  std::vector<std::string> wanted = ctx.input_grad("X", true);
+  std::vector<std::string> wanted = ctx.input_grad("X", /*keep_places=*/true);
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("while_grad");
   op.input("X", ctx.input("X"))
@@ -103,7 +103,7 @@ bool is_whole_number(const Block& block, llvm::StringRef name) {
 }
 
 StatusOr<std::vector<GradOp>> grad_conditional(const GradContext& ctx) {
-  std::vector<std::string> wanted = ctx.input_grad("Input", true);
+  std::vector<std::string> wanted = ctx.input_grad("Input", /*keep_places=*/true);
   const auto inputs = ctx.forward().input("Input");
   for (size_t i = 0; i < wanted.size() && i < inputs.size(); ++i) {
     if (is_whole_number(ctx.forward().block(), inputs[i])) wanted[i] = names::kEmpty;
@@ -126,7 +126,7 @@ StatusOr<std::vector<GradOp>> grad_recurrent(const GradContext& ctx) {
   GradOp op("recurrent_grad");
   bool any = false;
   for (const char* const slot : {"inputs", "initial_states", "parameters"}) {
-    std::vector<std::string> wanted = ctx.input_grad(slot, true);
+    std::vector<std::string> wanted = ctx.input_grad(slot, /*keep_places=*/true);
     any = any || !wanted.empty();
     op.input(slot, ctx.input(slot));
     op.output(std::string(slot) + "@GRAD", std::move(wanted));

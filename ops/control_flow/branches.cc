@@ -34,7 +34,7 @@ Status infer_select_output(InferContext& ctx) {
 }
 
 StatusOr<std::vector<GradOp>> select_grad(const GradContext& ctx, llvm::StringRef type) {
-  std::vector<std::string> wanted = ctx.input_grad("X", true);
+  std::vector<std::string> wanted = ctx.input_grad("X", /*keep_places=*/true);
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op(type);
   op.input("X", ctx.output_grad("Out"))

@@ -59,11 +59,11 @@ Status infer_split_byref(InferContext& ctx) {
     }
     return Ok();
   }
-  return infer_sections(ctx, "sections", false);
+  return infer_sections(ctx, "sections", /*beyond=*/false);
 }
 
 Status infer_split_selected_rows(InferContext& ctx) {
-  return infer_sections(ctx, "height_sections", true);
+  return infer_sections(ctx, "height_sections", /*beyond=*/true);
 }
 
 // The gradient of a split of rows is the sum of the gradients of the slices.

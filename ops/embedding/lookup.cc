@@ -29,10 +29,10 @@ Status infer_rows(InferContext& ctx, bool drops_last_dim) {
 }
 
 Status infer_v1(InferContext& ctx) {
-  return infer_rows(ctx, true);
+  return infer_rows(ctx, /*drops_last_dim=*/true);
 }
 Status infer_v2(InferContext& ctx) {
-  return infer_rows(ctx, false);
+  return infer_rows(ctx, /*drops_last_dim=*/false);
 }
 
 Status infer_grad(InferContext& ctx) {

@@ -219,7 +219,7 @@ OpDef fc() {
   return def;
 }
 
-// What pass int8-products makes of quantisation, product and dequantisation.
+// What pass int8-products makes of quantization, product and dequantization.
 OpDef int8_fc() {
   OpDef def = fused_product("int8_fc", "fc of Input and W rounded to 8-bit integers");
   add_int8_attrs(def).infer([](InferContext& ctx) {

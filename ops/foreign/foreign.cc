@@ -13,7 +13,7 @@ namespace {
 StatusOr<std::vector<GradOp>> grad_py_func(const GradContext& ctx) {
   const Op& forward = ctx.forward();
   const auto callable = get_attr_or<int32_t>(forward, "backward_callable_id", -1);
-  std::vector<std::string> wanted = ctx.input_grad("X", true);
+  std::vector<std::string> wanted = ctx.input_grad("X", /*keep_places=*/true);
   if (callable < 0 || wanted.empty()) return std::vector<GradOp>{};
   const auto skipped = get_attr_or<std::vector<std::string>>(forward, "backward_skip_vars", {});
   std::vector<std::string> arguments;

@@ -35,14 +35,14 @@ Status infer_loss(InferContext& ctx) {
 }
 
 Status infer_hard(InferContext& ctx) {
-  MILLRACE_ASSIGN_OR_RETURN(VarMeta out, loss_meta(ctx, false));
+  MILLRACE_ASSIGN_OR_RETURN(VarMeta out, loss_meta(ctx, /*soft_label=*/false));
   ctx.set_output("Y", std::move(out));
   return Ok();
 }
 
 // XShape holds no data; its dims are those of X and one 0 more.
 Status infer_cross_entropy2(InferContext& ctx) {
-  MILLRACE_ASSIGN_OR_RETURN(VarMeta out, loss_meta(ctx, false));
+  MILLRACE_ASSIGN_OR_RETURN(VarMeta out, loss_meta(ctx, /*soft_label=*/false));
   VarMeta shape = ctx.input("X");
   if (shape.has_shape) shape.dims.push_back(0);
   // a last dim of 1, whether the labels have it or not

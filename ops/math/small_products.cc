@@ -18,8 +18,8 @@ Status infer_bmm(InferContext& ctx) {
     ctx.set_output("Out", x.dtype, {-1, -1, -1});
     return Ok();
   }
-  const MatrixDims a = left_matrix(x.dims, false);
-  const MatrixDims b = right_matrix(ctx.input("Y").dims, false);
+  const MatrixDims a = left_matrix(x.dims, /*transpose=*/false);
+  const MatrixDims b = right_matrix(ctx.input("Y").dims, /*transpose=*/false);
   MILLRACE_RETURN_IF_ERROR(check_inner(ctx, a, b));
   MILLRACE_ASSIGN_OR_RETURN(const Dims batch, product_batch(ctx, a, b));
   ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, {batch[0], a.rows, b.cols}));
@@ -60,8 +60,8 @@ Status infer_addmm(InferContext& ctx) {
     ctx.set_output("Out", x.dtype, {-1, -1});
     return Ok();
   }
-  const MatrixDims a = left_matrix(x.dims, false);
-  const MatrixDims b = right_matrix(ctx.input("Y").dims, false);
+  const MatrixDims a = left_matrix(x.dims, /*transpose=*/false);
+  const MatrixDims b = right_matrix(ctx.input("Y").dims, /*transpose=*/false);
   MILLRACE_RETURN_IF_ERROR(check_inner(ctx, a, b));
   ctx.set_output("Out",
                  with_offsets_of(tensor_meta(x.dtype, {a.rows, b.cols}), ctx.input("Input")));
@@ -70,8 +70,8 @@ Status infer_addmm(InferContext& ctx) {
 
 double flops(const InferContext& ctx) {
   if (!both_known(ctx, "X", "Y")) return 1;
-  return product_flops(ctx, left_matrix(ctx.input("X").dims, false),
-                       right_matrix(ctx.input("Y").dims, false));
+  return product_flops(ctx, left_matrix(ctx.input("X").dims, /*transpose=*/false),
+                       right_matrix(ctx.input("Y").dims, /*transpose=*/false));
 }
 
 double flops_mv(const InferContext& ctx) {

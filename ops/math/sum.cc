@@ -56,7 +56,7 @@ Status infer(InferContext& ctx) {
 // The gradient of each summand is a copy of the gradient of the sum.
 StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   std::vector<GradOp> ops;
-  for (std::string& name : ctx.input_grad("X", true)) {
+  for (std::string& name : ctx.input_grad("X", /*keep_places=*/true)) {
     if (name == names::kEmpty) continue;
     GradOp op("scale");
     op.input("X", ctx.output_grad("Out")).output("Out", {std::move(name)});

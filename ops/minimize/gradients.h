@@ -10,7 +10,7 @@
 #include "ops/construct/builder.h"
 #include "ops/minimize/options.h"
 
-/// The two stages of minimize() between gradients and updates: clipping and regularisation. Each
+/// The two stages of minimize() between gradients and updates: clipping and regularization. Each
 /// takes the pairs in order of parameter names and sets the gradient of each pair to the one that
 /// the next stage must read.
 namespace millrace::ops {

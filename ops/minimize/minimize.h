@@ -19,9 +19,9 @@ struct MinimizeResult {
 };
 
 /// Turns a forward program into a training program. Appends the ops of the learning-rate schedule,
-/// of append_backward(), clipping and regularisation, and one update op per parameter, in order of
+/// of append_backward(), clipping and regularization, and one update op per parameter, in order of
 /// parameter names. Declares the optimizer's state in both programs; the startup program
-/// initialises it. May be called again for another loss of the same program.
+/// initializes it. May be called again for another loss of the same program.
 ///
 /// Errors: those of append_backward(); kInvalidArgument with the name of an invalid option;
 /// kUnimplemented for a global norm over gradients in both float16 and bfloat16.

@@ -103,7 +103,7 @@ struct Lamb {
   std::vector<std::string> exclude_from_weight_decay = {};
 };
 
-/// FTRL, follow the regularised leader (fluid 1.x).
+/// FTRL, follow the regularized leader (fluid 1.x).
 struct Ftrl {
   double l1 = 0.0;
   double l2 = 0.0;
@@ -233,7 +233,7 @@ struct ErrorClip {
   float max = 0;
 };
 
-// ---- regularisation
+// ---- regularization
 
 /// Adds coeff * sign(p) to the gradient.
 struct L1Decay {

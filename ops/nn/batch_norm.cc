@@ -51,7 +51,7 @@ Status infer_grad(InferContext& ctx) {
   return Ok();
 }
 
-// relu of the sum of a normalised image and another image.
+// relu of the sum of a normalized image and another image.
 Status infer_fused(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(infer(ctx));
   const VarMeta& x = ctx.input("X");
@@ -70,7 +70,7 @@ Status infer_fused_grad(InferContext& ctx) {
   return infer_grad(ctx);
 }
 
-// About eight operations an element: two sums, normalisation, scale and shift.
+// About eight operations an element: two sums, normalization, scale and shift.
 double flops(const InferContext& ctx) {
   return 8 * elementwise_flops(ctx);
 }
@@ -99,16 +99,16 @@ StatusOr<std::vector<GradOp>> make_grad(const GradContext& ctx, llvm::StringRef 
 }
 
 StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
-  return make_grad(ctx, "batch_norm_grad", "X", false);
+  return make_grad(ctx, "batch_norm_grad", "X", /*from_output=*/false);
 }
 
 StatusOr<std::vector<GradOp>> sync_grad(const GradContext& ctx) {
-  return make_grad(ctx, "sync_batch_norm_grad", "X", false);
+  return make_grad(ctx, "sync_batch_norm_grad", "X", /*from_output=*/false);
 }
 
 // Computed in place: X is overwritten, so the gradient op inverts the activation from Y.
 StatusOr<std::vector<GradOp>> inplace_grad(const GradContext& ctx) {
-  return make_grad(ctx, "inplace_abn_grad", "Y", true);
+  return make_grad(ctx, "inplace_abn_grad", "Y", /*from_output=*/true);
 }
 
 void add_attrs(OpDef& def) {
@@ -124,7 +124,7 @@ void add_attrs(OpDef& def) {
 }
 
 void add_activation_attrs(OpDef& def) {
-  def.attr("activation", "identity", "activation after the normalisation")
+  def.attr("activation", "identity", "activation after the normalization")
       .one_of({"identity", "leakyrelu", "leaky_relu", "elu"})
       .attr("alpha", 0.1F, "slope or scale of the activation")
       .attr("use_sync_bn", false, "statistics over all devices");
@@ -155,7 +155,7 @@ OpDef forward(llvm::StringRef type, llvm::StringRef doc) {
 
 OpDef backward(llvm::StringRef type) {
   OpDef def(type);
-  def.doc("gradient of a batch normalisation")
+  def.doc("gradient of a batch normalization")
       .input("X", "input of the forward op", Arity::kOptional)
       .input("Y", "result of inplace_abn", Arity::kOptional)
       .input("Y@GRAD", "gradient of Y")
@@ -177,7 +177,7 @@ OpDef backward(llvm::StringRef type) {
   return def;
 }
 
-// A pass fuses a normalisation, the sum with another image, and relu into this op.
+// A pass fuses a normalization, the sum with another image, and relu into this op.
 OpDef fused_batch_norm() {
   OpDef def = forward("fused_batch_norm",
                       "max(batch_norm(X) + Z, 0); made by the rewrite fuse-norm for training");

@@ -127,7 +127,7 @@ OpDef fused(llvm::StringRef type, llvm::StringRef doc) {
   def.doc(doc)
       .input("Input", "images, see data_format")
       .input("Filter", "[output channels, input channels / groups, kernel...]")
-      .input("Bias", "one for each output channel, before the normalisation", Arity::kOptional)
+      .input("Bias", "one for each output channel, before the normalization", Arity::kOptional)
       .input("Scale", "of batch_norm: factor of each channel", Arity::kOptional)
       .input("Shift", "of batch_norm: summand of each channel", Arity::kOptional)
       .input("Mean", "of batch_norm: given mean", Arity::kOptional)
@@ -147,7 +147,7 @@ OpDef fused(llvm::StringRef type, llvm::StringRef doc) {
 }
 
 OpDef fused_conv() {
-  OpDef def = fused("fused_conv2d", "activation of the normalised convolution plus another image");
+  OpDef def = fused("fused_conv2d", "activation of the normalized convolution plus another image");
   def.attr("fuse_activation", "", "final activation, in programs that the original has fused")
       .one_of({"", "relu", "relu6", "leaky_relu"})
       .attr("fuse_alpha", 0.0F, "with fuse_activation: slope of leaky_relu; 0 for relu6")
@@ -172,7 +172,7 @@ Status infer_int8(InferContext& ctx) {
   return infer_int8_scales(ctx, dims_known(filter) ? filter.dims[0] : -1);
 }
 
-// What pass int8-products makes of quantisation, convolution and dequantisation.
+// What pass int8-products makes of quantization, convolution and dequantization.
 OpDef int8_op() {
   OpDef def = fused("int8_conv2d", "fused_conv2d of images and filters rounded to 8-bit integers");
   add_int8_attrs(def)

@@ -75,12 +75,12 @@ Status infer_instance_norm(InferContext& ctx) {
   return Ok();
 }
 
-// About eight operations an element: two sums, normalisation, scale and shift.
+// About eight operations an element: two sums, normalization, scale and shift.
 double flops(const InferContext& ctx) {
   return 8 * elementwise_flops(ctx);
 }
 
-OpDef normalisation(llvm::StringRef type) {
+OpDef normalization(llvm::StringRef type) {
   OpDef def(type);
   def.input("X", "at least two dims")
       .input("Scale", "factor", Arity::kOptional)
@@ -109,7 +109,7 @@ GradSpec grad(llvm::StringRef type, std::vector<llvm::StringRef> inputs) {
 void add_nn_norm(OpRegistry& registry) {
   using namespace norm;
   registry.add(
-      normalisation("layer_norm")
+      normalization("layer_norm")
           .doc("every row shifted and scaled to mean 0 and variance 1, then by Scale and Bias")
           .intermediate("Mean", "the dims before begin_norm_axis")
           .intermediate("Variance", "the dims before begin_norm_axis")
@@ -117,8 +117,8 @@ void add_nn_norm(OpRegistry& registry) {
           .range(1)
           .infer(infer_layer_norm)
           .grad(grad("layer_norm_grad", {"X", "Scale", "Bias", "Mean", "Variance"})));
-  registry.add(normalisation("group_norm")
-                   .doc("every group of channels of an image normalised, then scaled by channel")
+  registry.add(normalization("group_norm")
+                   .doc("every group of channels of an image normalized, then scaled by channel")
                    .intermediate("Mean", "[batch, groups]")
                    .intermediate("Variance", "[batch, groups]")
                    .attr("groups", -1, "number of groups; required")
@@ -127,8 +127,8 @@ void add_nn_norm(OpRegistry& registry) {
                    .infer(infer_group_norm)
                    .grad(grad("group_norm_grad", {"X", "Y", "Scale", "Bias", "Mean", "Variance"})));
   registry.add(
-      normalisation("instance_norm")
-          .doc("every channel of an image normalised, then scaled by channel")
+      normalization("instance_norm")
+          .doc("every channel of an image normalized, then scaled by channel")
           .intermediate("SavedMean", "[batch * channels]")
           .intermediate("SavedVariance", "[batch * channels], 1 / sqrt(variance + epsilon)")
           .infer(infer_instance_norm)

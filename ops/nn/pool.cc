@@ -58,7 +58,7 @@ Status infer_pool3d(InferContext& ctx) {
 }
 
 Status infer_with_index(InferContext& ctx, size_t spatial) {
-  MILLRACE_ASSIGN_OR_RETURN(VarMeta out, infer_out(ctx, spatial, false));
+  MILLRACE_ASSIGN_OR_RETURN(VarMeta out, infer_out(ctx, spatial, /*last=*/false));
   VarMeta mask = out;
   mask.dtype = DType::kInt32;
   mask.lod_level = 0;

@@ -31,7 +31,7 @@ StatusOr<Window> read(const InferContext& ctx, llvm::StringRef kernel_attr, bool
   const auto paddings = ctx.attr<std::vector<int64_t>>("paddings");
   MILLRACE_RETURN_IF_ERROR(check_length(ctx, kernel_attr, kernel.size(), 2));
   MILLRACE_RETURN_IF_ERROR(check_length(ctx, "strides", strides.size(), 2));
-  MILLRACE_RETURN_IF_ERROR(check_length(ctx, "paddings", paddings.size(), 2, true));
+  MILLRACE_RETURN_IF_ERROR(check_length(ctx, "paddings", paddings.size(), 2, /*or_twice=*/true));
   Window window;
   window.kernel.assign(kernel.begin(), kernel.end());
   window.strides.assign(strides.begin(), strides.end());

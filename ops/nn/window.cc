@@ -91,7 +91,7 @@ StatusOr<Window> read_window(const InferContext& ctx, llvm::ArrayRef<int64_t> ke
   const Dims paddings = list_attr(ctx, "paddings");
   MILLRACE_RETURN_IF_ERROR(check_length(ctx, "strides", window.strides.size(), n));
   MILLRACE_RETURN_IF_ERROR(check_length(ctx, "dilations", window.dilations.size(), n));
-  MILLRACE_RETURN_IF_ERROR(check_length(ctx, "paddings", paddings.size(), n, true));
+  MILLRACE_RETURN_IF_ERROR(check_length(ctx, "paddings", paddings.size(), n, /*or_twice=*/true));
   const bool pairs = paddings.size() == 2 * n;
   for (size_t i = 0; i < n; ++i) {
     window.before.push_back(pairs ? paddings[2 * i] : paddings[i]);

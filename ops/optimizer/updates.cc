@@ -71,7 +71,7 @@ void add_adaptive(OpRegistry& registry) {
 }
 
 void add_proximal(OpRegistry& registry) {
-  registry.add(update_op("ftrl", "follow the regularised leader",
+  registry.add(update_op("ftrl", "follow the regularized leader",
                          {{"SquaredAccumulator", "SquaredAccumOut", "sum of squared gradients"},
                           {"LinearAccumulator", "LinearAccumOut", "sum of corrected gradients"}})
                    .attr("l1", 0.0F, "weight of the absolute values")

@@ -2,7 +2,7 @@
 #include "ops/lod_offsets.h"
 #include "ops/registry.h"
 
-// Simulated quantisation: values are rounded to scaled integers, in floating point. Ops with
+// Simulated quantization: values are rounded to scaled integers, in floating point. Ops with
 // "quantize_dequantize" also convert back to the original range; the others write integers to a
 // float tensor.
 namespace millrace::ops {

@@ -1,7 +1,7 @@
 #include "ops/infer_helpers.h"
 #include "ops/registry.h"
 
-// Dequantisation to floating point, and the pair of ops of 2.x with scale and zero point.
+// Dequantization to floating point, and the pair of ops of 2.x with scale and zero point.
 namespace millrace::ops {
 namespace linear_quant {
 namespace {

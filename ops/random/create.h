@@ -5,7 +5,7 @@
 
 namespace millrace::ops {
 
-/// Sets the kind of a meta to SELECTED_ROWS if Out is declared so: an initialiser may fill a table
+/// Sets the kind of a meta to SELECTED_ROWS if Out is declared so: an initializer may fill a table
 /// of a server, whose rows the kernel sets.
 VarMeta as_declared(const InferContext& ctx, VarMeta meta);
 /// Inference of ops that create Out from attributes shape and dtype.

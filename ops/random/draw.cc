@@ -11,7 +11,7 @@ OpDef& with_normal(OpDef& def) {
       .attr("seed", 0, "0: the program's seed");
 }
 
-// The diagonal can be overwritten, which old initialisers use.
+// The diagonal can be overwritten, which old initializers use.
 OpDef& with_uniform(OpDef& def) {
   return def.attr("min", -1.0F, "lower bound, may occur")
       .attr("max", 1.0F, "upper bound, does not occur")

@@ -60,10 +60,10 @@ Status infer_lstm(InferContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(size, cell_size(ctx, "Input", 4));
   const int64_t bias = ctx.attr<bool>("use_peepholes") ? 7 : 4;
   MILLRACE_RETURN_IF_ERROR(check_bias(ctx, times(bias, size)));
-  ctx.set_output("Hidden", rows_of(input, size, true));
-  ctx.set_output("Cell", rows_of(input, size, true));
-  ctx.set_output("BatchGate", rows_of(input, times(4, size), false));
-  ctx.set_output("BatchCellPreAct", rows_of(input, size, false));
+  ctx.set_output("Hidden", rows_of(input, size, /*with_lod=*/true));
+  ctx.set_output("Cell", rows_of(input, size, /*with_lod=*/true));
+  ctx.set_output("BatchGate", rows_of(input, times(4, size), /*with_lod=*/false));
+  ctx.set_output("BatchCellPreAct", rows_of(input, size, /*with_lod=*/false));
   return Ok();
 }
 
@@ -80,11 +80,11 @@ Status infer_lstmp(InferContext& ctx) {
     return ctx.error("'Weight' has shape {}, expected [{}, {}] for 'ProjWeight' {}",
                      dims_text(weight.dims), width, times(4, size), dims_text(projection.dims));
   }
-  ctx.set_output("Projection", rows_of(input, width, true));
-  ctx.set_output("Cell", rows_of(input, size, true));
-  ctx.set_output("BatchGate", rows_of(input, times(4, size), false));
-  ctx.set_output("BatchCellPreAct", rows_of(input, size, false));
-  ctx.set_output("BatchHidden", rows_of(input, size, false));
+  ctx.set_output("Projection", rows_of(input, width, /*with_lod=*/true));
+  ctx.set_output("Cell", rows_of(input, size, /*with_lod=*/true));
+  ctx.set_output("BatchGate", rows_of(input, times(4, size), /*with_lod=*/false));
+  ctx.set_output("BatchCellPreAct", rows_of(input, size, /*with_lod=*/false));
+  ctx.set_output("BatchHidden", rows_of(input, size, /*with_lod=*/false));
   return Ok();
 }
 
@@ -93,10 +93,10 @@ Status infer_gru(InferContext& ctx) {
   int64_t size = -1;
   MILLRACE_ASSIGN_OR_RETURN(size, cell_size(ctx, "Input", 3));
   MILLRACE_RETURN_IF_ERROR(check_bias(ctx, times(3, size)));
-  ctx.set_output("Hidden", rows_of(input, size, true));
-  ctx.set_output("BatchGate", rows_of(input, times(3, size), false));
-  ctx.set_output("BatchResetHiddenPrev", rows_of(input, size, false));
-  ctx.set_output("BatchHidden", rows_of(input, size, false));
+  ctx.set_output("Hidden", rows_of(input, size, /*with_lod=*/true));
+  ctx.set_output("BatchGate", rows_of(input, times(3, size), /*with_lod=*/false));
+  ctx.set_output("BatchResetHiddenPrev", rows_of(input, size, /*with_lod=*/false));
+  ctx.set_output("BatchHidden", rows_of(input, size, /*with_lod=*/false));
   return Ok();
 }
 

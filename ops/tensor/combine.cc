@@ -29,7 +29,7 @@ Status infer_meshgrid(InferContext& ctx) {
 
 // The input slot of the gradient op has another name than the output slot of the forward op.
 StatusOr<std::vector<GradOp>> meshgrid_grad(const GradContext& ctx) {
-  std::vector<std::string> wanted = ctx.input_grad("X", true);
+  std::vector<std::string> wanted = ctx.input_grad("X", /*keep_places=*/true);
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("meshgrid_grad");
   op.input("X", ctx.input("X")).input("outputs@GRAD", ctx.output_grad("Out"));

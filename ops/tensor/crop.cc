@@ -59,11 +59,11 @@ Status infer(InferContext& ctx, bool newer) {
 }
 
 Status infer(InferContext& ctx) {
-  return infer(ctx, false);
+  return infer(ctx, /*newer=*/false);
 }
 
 Status infer_crop_tensor(InferContext& ctx) {
-  return infer(ctx, true);
+  return infer(ctx, /*newer=*/true);
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ Status infer_expand_as_v2(InferContext& ctx) {
     return Ok();
   }
   MILLRACE_ASSIGN_OR_RETURN(const Dims dims,
-                            stretched(ctx, x, *target, "attribute 'target_shape'", false));
+                            stretched(ctx, x, *target, "attribute 'target_shape'", /*keep=*/false));
   ctx.set_output("Out", tensor_meta(x.dtype, dims));
   return Ok();
 }

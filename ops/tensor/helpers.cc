@@ -25,7 +25,7 @@ void set_xshape(InferContext& ctx, const VarMeta& x) {
 }
 
 Status infer_from_xshape(InferContext& ctx) {
-  return infer_from_xshape(ctx, true);
+  return infer_from_xshape(ctx, /*with_offsets=*/true);
 }
 
 Status infer_from_xshape(InferContext& ctx, bool with_offsets) {

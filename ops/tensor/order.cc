@@ -72,8 +72,8 @@ Status infer_kthvalue(InferContext& ctx) {
   const auto k = ctx.attr<int64_t>("k");
   if (x.rank() > 0) {
     MILLRACE_RETURN_IF_ERROR(check_k(ctx, x, axis, k));
-    MILLRACE_ASSIGN_OR_RETURN(
-        x.dims, reduced_dims(ctx, "axis", x.dims, {axis}, false, ctx.attr<bool>("keepdim")));
+    MILLRACE_ASSIGN_OR_RETURN(x.dims, reduced_dims(ctx, "axis", x.dims, {axis}, /*all=*/false,
+                                                   ctx.attr<bool>("keepdim")));
   }
   set_values_and_indices(ctx, std::move(x));
   return Ok();

@@ -89,11 +89,11 @@ Status infer_spatial(InferContext& ctx, size_t spatial, bool last_first) {
 }
 
 Status infer_pad2d(InferContext& ctx) {
-  return infer_spatial(ctx, 2, false);
+  return infer_spatial(ctx, 2, /*last_first=*/false);
 }
 
 Status infer_pad3d(InferContext& ctx) {
-  return infer_spatial(ctx, 3, true);
+  return infer_spatial(ctx, 3, /*last_first=*/true);
 }
 
 Status infer_pad_constant_like(InferContext& ctx) {

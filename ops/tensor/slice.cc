@@ -34,11 +34,11 @@ int64_t strided_size(int64_t size, int64_t start, int64_t end, int64_t stride) {
 }
 
 Status infer(InferContext& ctx) {
-  return infer_sliced(ctx, slice_size, false);
+  return infer_sliced(ctx, slice_size, /*hands_lod_on=*/false);
 }
 
 Status infer_strided(InferContext& ctx) {
-  return infer_sliced(ctx, strided_size, true);
+  return infer_sliced(ctx, strided_size, /*hands_lod_on=*/true);
 }
 
 OpDef family(llvm::StringRef type) {

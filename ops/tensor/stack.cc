@@ -58,11 +58,11 @@ Status take_apart(InferContext& ctx, llvm::StringRef out_slot, int64_t expected,
 
 Status infer_unstack(InferContext& ctx) {
   const auto num = ctx.attr<int64_t>("num");
-  return take_apart(ctx, "Y", num > 0 ? num : -1, false);
+  return take_apart(ctx, "Y", num > 0 ? num : -1, /*with_offsets=*/false);
 }
 
 Status infer_unbind(InferContext& ctx) {
-  return take_apart(ctx, "Out", -1, true);
+  return take_apart(ctx, "Out", -1, /*with_offsets=*/true);
 }
 
 // The gradients of the parts, stacked along the axis.

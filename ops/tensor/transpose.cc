@@ -39,7 +39,7 @@ Status infer_grad(InferContext& ctx) {
     ctx.set_output("X@GRAD", without_offsets(ctx.input("X")));
     return Ok();
   }
-  if (ctx.has_input("XShape")) return infer_from_xshape(ctx, false);
+  if (ctx.has_input("XShape")) return infer_from_xshape(ctx, /*with_offsets=*/false);
   const VarMeta grad = ctx.input("Out@GRAD");
   const auto axis = ctx.attr<std::vector<int64_t>>("axis");
   if (!grad.has_shape || axis.size() != grad.rank()) return Ok();

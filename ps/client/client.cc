@@ -237,7 +237,7 @@ Status Client::continue_at(llvm::ArrayRef<Server*> servers, llvm::ArrayRef<Greet
     Server& server = *servers[i];
     const std::lock_guard lock(server.hello);
     server.epoch = greetings[i].epoch;
-    if (!plan.is_so) {
+    if (!plan.servers_agree) {
       Request request = protocol::pack(
           protocol::GoTo{plan.step, settled_number(server), reason, greetings[plan.reason].epoch});
       address(server, request);
@@ -285,7 +285,7 @@ void Client::go_back_early(Deadline deadline) {
     answers.push_back(greeting->answer);
     greetings.push_back(*std::move(greeting));
   }
-  const Settling plan = plan_settling(answers, true, kStepsAhead);
+  const Settling plan = plan_settling(answers, /*again=*/true, kStepsAhead);
   for (size_t i = 0; i < servers.size(); ++i) {
     Request request = protocol::pack(protocol::GoTo{plan.step, settled_number(*servers[i]),
                                                     servers[plan.reason]->channel->endpoint(),

@@ -83,7 +83,7 @@ void Client::send_heartbeat() {
       // not during the call: to a server that is down, calls would never come to greet it again
       const std::unique_lock hello(each.hello, std::try_to_lock);
       if (!hello.owns_lock() || !each.greeted) return;
-      request = hello_of(each, true);
+      request = hello_of(each, /*is_heartbeat=*/true);
       request.epoch = each.epoch;
     }
     Reply reply;

@@ -23,10 +23,11 @@ Settling plan_settling(llvm::ArrayRef<protocol::HelloAnswer> answers, bool again
     plan.newest = std::max(plan.newest, answer.applied);
   }
   if (plan.joins) plan.step = plan.newest + ahead;
-  plan.is_so = !again && !plan.joins && std::ranges::all_of(answers, [&](const auto& answer) {
-    return answer.sent == plan.step && answer.applied == plan.step &&
-           answer.standing != Standing::kMustGoBack;
-  });
+  plan.servers_agree =
+      !again && !plan.joins && std::ranges::all_of(answers, [&](const auto& answer) {
+        return answer.sent == plan.step && answer.applied == plan.step &&
+               answer.standing != Standing::kMustGoBack;
+      });
   return plan;
 }
 

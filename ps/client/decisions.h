@@ -7,7 +7,7 @@
 
 #include "ps/protocol/answers.h"
 
-/// What a trainer of synchronous servers decides from their answers (docs/protocol.md). All
+/// What a trainer of synchronous servers decides from their responses (docs/protocol.md). All
 /// functions are pure, so tests/explorer can try them in every order of events.
 namespace millrace::ps {
 
@@ -27,10 +27,10 @@ AfterRestart after_restart(const protocol::HelloAnswer& answer, int64_t sent, bo
 /// Where a trainer continues, from the answers of all servers to its hellos.
 struct Settling {
   int64_t step = 0;
-  size_t reason = 0;   ///< index of the server that is at the oldest step
-  bool is_so = false;  ///< all servers expect the trainer at the step: no go-to is needed
-  bool joins = false;  ///< it replaces another process: check has_lost_steps() first
-  int64_t newest = 0;  ///< steps applied by the server that is ahead
+  size_t reason = 0;           ///< index of the server that is at the oldest step
+  bool servers_agree = false;  ///< all expect the trainer at the step: no go-to is needed
+  bool joins = false;          ///< it replaces another process: check has_lost_steps() first
+  int64_t newest = 0;          ///< steps applied by the server that is ahead
 };
 
 /// \param answers  at least one

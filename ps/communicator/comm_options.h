@@ -9,7 +9,7 @@
 
 namespace millrace::ps {
 
-/// How trainers and servers synchronise. The numbers are those of the original.
+/// How trainers and servers synchronize. The numbers are those of the original.
 enum class CommMode : int {
   kSync = 0,       ///< every trainer waits for all others in every step
   kAsync = 1,      ///< gradients are sent and parameters received in the background

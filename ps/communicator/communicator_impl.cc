@@ -116,7 +116,7 @@ Status Communicator::Impl::stop() {
   if (!running_.exchange(false)) return Ok();
   // The receive thread reports errors to the lanes, and the lanes notify it of sends: stop it after
   // the threads of the lanes and before destroying the lanes.
-  Status status = lanes_->stop(true, deadline());
+  Status status = lanes_->stop(/*flush=*/true, deadline());
   receive_thread_.reset();
   barrier_changed_.notify_all();
   return status.ok() ? lanes_->error() : status;
@@ -177,7 +177,7 @@ Status Communicator::Impl::send_directly(const Place& place, const Value* from, 
   } else {
     MILLRACE_RETURN_IF_ERROR(copy_value(*from, value));
   }
-  MILLRACE_RETURN_IF_ERROR(merge_values({&value, 1}, false, !sender_->adds_up_rows()));
+  MILLRACE_RETURN_IF_ERROR(merge_values({&value, 1}, /*average=*/false, !sender_->adds_up_rows()));
   const SendLanes::Message message{place.lane, {&value, 1}, 1};
   Status status = send_messages({&message, 1});
   if (!status.ok()) lanes_->fail(status);
@@ -302,7 +302,7 @@ Status Communicator::Impl::init_params(Scope& scope) {
       for (const std::string& var : context.vars()) {
         values.push_back(scope.find(var));
         if (values.back() == nullptr || !values.back()->initialized())
-          return NotFound("'{}' has no value to initialise the servers with", var);
+          return NotFound("'{}' has no value to initialize the servers with", var);
       }
       MILLRACE_RETURN_IF_ERROR(sender_->set(context, values, deadline()));
     }

@@ -27,7 +27,7 @@ SendLanes::SendLanes(std::vector<const CommContext*> contexts, LaneOptions optio
 }
 
 SendLanes::~SendLanes() {
-  (void)stop(false, Clock::now());  // callers that need the error call stop()
+  (void)stop(/*flush=*/false, Clock::now());  // callers that need the error call stop()
 }
 
 void SendLanes::start() {

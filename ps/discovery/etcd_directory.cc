@@ -438,7 +438,7 @@ void EtcdDirectory::keep_alive() {
 StatusOr<std::unique_ptr<Directory>> make_etcd_directory(const EtcdOptions& options,
                                                          EtcdMembers members) {
   if (options.lease.count() < 1) return InvalidArgument("etcd: expected a lease of at least 1 s");
-  if (members.empty()) return InvalidArgument("etcd: expected at least one member");
+  if (members.empty()) return InvalidArgument("etcd: expected at least one member, found none");
   return std::unique_ptr<Directory>(std::make_unique<EtcdDirectory>(options, std::move(members)));
 }
 

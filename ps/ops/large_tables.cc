@@ -286,7 +286,7 @@ StatusOr<std::unique_ptr<LargeTable>> LargeTable::parse(const std::string& descr
   const std::vector<std::string> widths = list_of(parts[2]);
   const std::vector<std::string> initializers = list_of(parts[6]);
   if (names.empty() || names.size() != widths.size() || names.size() != initializers.size())
-    return wrong("expected a width and an initialiser for each column");
+    return wrong("expected a width and an initializer for each column");
   auto table = std::make_unique<LargeTable>();
   table->name_ = parts[0].str();
   for (size_t i = 0; i < names.size(); ++i) {
@@ -361,10 +361,12 @@ void add_large_table_controls(ControlRegistry& registry, const Tables& tables) {
   };
   add("init", make_init);
   add("read", make_read);
-  add("write",
-      [](const Tables& all, const KernelSetup& setup) { return make_write(all, setup, false); });
-  add("merge",
-      [](const Tables& all, const KernelSetup& setup) { return make_write(all, setup, true); });
+  add("write", [](const Tables& all, const KernelSetup& setup) {
+    return make_write(all, setup, /*adds=*/false);
+  });
+  add("merge", [](const Tables& all, const KernelSetup& setup) {
+    return make_write(all, setup, /*adds=*/true);
+  });
   add("fuse_sgd", make_sgd);
   add("fuse_adam", make_adam);
 }

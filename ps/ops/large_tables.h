@@ -34,7 +34,7 @@ class LargeTable {
   };
 
   /// Parses a description of lookup_sparse_table_init: param, columns, their widths, mode,
-  /// gradient, other names, initialisers and entry rule, separated by colons; lists are separated
+  /// gradient, other names, initializers and entry rule, separated by colons; lists are separated
   /// by commas.
   /// Errors: kInvalidProgram with the text.
   static StatusOr<std::unique_ptr<LargeTable>> parse(const std::string& description);

@@ -45,7 +45,8 @@ struct RecvSave {
 
 StatusOr<Value> fetch_slice(TrainerLink& link, const RecvSave& save, size_t k) {
   Value slice;
-  MILLRACE_RETURN_IF_ERROR(link.fetch({{save.endpoints[k], save.remote_names[k], &slice}}, true));
+  MILLRACE_RETURN_IF_ERROR(
+      link.fetch({{save.endpoints[k], save.remote_names[k], &slice}}, /*any_phase=*/true));
   const auto* const tensor = slice.get_if<Tensor>();
   // Some optimizer state of split parameters is listed as whole, but has the size of a slice.
   const bool listed_whole = save.alike && save.endpoints.size() > 1;
@@ -91,7 +92,7 @@ Status run_recv_rows(TrainerLink& link, const RecvSave& save) {
   std::vector<Value> slices(save.endpoints.size());
   for (size_t k = 0; k < slices.size(); ++k) {
     MILLRACE_RETURN_IF_ERROR(
-        link.fetch({{save.endpoints[k], save.remote_names[k], &slices[k]}}, true));
+        link.fetch({{save.endpoints[k], save.remote_names[k], &slices[k]}}, /*any_phase=*/true));
     MILLRACE_RETURN_IF_ERROR(check_rows_of_server(save, slices, k));
   }
   const DType dtype = slices[0].get_if<Tensor>()->dtype();

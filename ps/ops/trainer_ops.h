@@ -11,7 +11,7 @@
 namespace millrace::ps {
 
 /// Adds the ops by which trainer programs communicate with servers: send, recv, their barriers,
-/// look-ups of remote tables, and requests to save.
+/// lookups of remote tables, and requests to save.
 ///
 /// \param link        shared by all of these ops; one program runs at a time
 /// \param files_root  folder below which recv_save writes files; empty: recv_save is refused

@@ -114,7 +114,7 @@ Status check_counts(const KernelSetup& setup, const Send& send) {
 }
 
 // Geo: passes the looked-up ids to the communicator, which knows their servers. The send op of a
-// startup program only reports that the parameters are initialised.
+// startup program only reports that the parameters are initialized.
 StatusOr<Control> make_geo_send(const Link& link, const KernelSetup& setup,
                                 const std::vector<std::string>& vars) {
   const auto tables = setup.attr<Strings>("send_varnames");

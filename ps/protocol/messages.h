@@ -18,7 +18,7 @@
 /// malformed message. The errors below come in addition.
 ///
 /// A call whose connection was lost is repeated. "Carried out once": the call has a sequence
-/// number, by which the server recognises the repeat. "Repeated": it has none, and carrying it out
+/// number, by which the server recognizes the repeat. "Repeated": it has none, and carrying it out
 /// again does no harm.
 namespace millrace::ps::protocol {
 

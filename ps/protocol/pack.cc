@@ -24,7 +24,7 @@ constexpr std::string_view kCountLoaded = "@COUNT_LOADED@";
 constexpr std::string_view kReplaces = "replace";
 constexpr std::string_view kLeave = "leave";
 constexpr std::string_view kUndecided = "?";
-// Flags of Complete, added.
+// Flags of Complete; its number is their sum.
 constexpr int64_t kStays = 1;
 constexpr int64_t kDoesNotWait = 2;
 constexpr int64_t kSentEverywhere = 4;

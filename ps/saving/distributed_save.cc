@@ -134,7 +134,7 @@ Status save_distributed_persistables(const SavingTrainer& trainer,
     MILLRACE_RETURN_IF_ERROR(remote.run(*program));
     add_received(*program, options.folder, names);
   }
-  return io::write_folder_manifest(folder, names, remote.saved(), true);
+  return io::write_folder_manifest(folder, names, remote.saved(), /*sync=*/true);
 }
 
 Status save_fleet_inference_model(const SavingTrainer& trainer, const FleetModel& model,
@@ -176,7 +176,7 @@ Status save_fleet_inference_model(const SavingTrainer& trainer, const FleetModel
   Names files = fetched;
   files.insert(files.end(), held.begin(), held.end());
   files.emplace_back("__model__");
-  return io::write_folder_manifest(folder, files, {}, true);
+  return io::write_folder_manifest(folder, files, {}, /*sync=*/true);
 }
 
 }  // namespace millrace::ps

@@ -266,7 +266,7 @@ Status Service::serve() {
     }
     if (steps_ != nullptr && !going_back_ && steps_->rules().is_ready()) {
       Status status = steps_->apply(lock);
-      if (status.ok()) status = snapshot(lock, false);
+      if (status.ok()) status = snapshot(lock, /*now=*/false);
       if (!status.ok()) core_->failure = std::move(status);
       continue;
     }
@@ -275,13 +275,13 @@ Status Service::serve() {
     if (status.ok()) status = check_trainers();
     publish();
     // synchronous servers take snapshots at the end of steps
-    if (status.ok() && steps_ == nullptr) status = snapshot(lock, false);
+    if (status.ok() && steps_ == nullptr) status = snapshot(lock, /*now=*/false);
     if (!status.ok() && core_->failure.ok()) core_->failure = std::move(status);
   }
   if (core_->failure.ok() && !stopping_ && core_->trainers.all_lost())
     core_->failure = lost_everybody(lock);
   if (core_->failure.ok() && stopping_) {
-    if (Status status = snapshot(lock, true); !status.ok())
+    if (Status status = snapshot(lock, /*now=*/true); !status.ok())
       core_->log("the final snapshot could not be written: " + status.message());
   }
   publish();

@@ -23,7 +23,7 @@ class TableFiles;
 
 /// A parameter server: handles the calls of its trainers until all have left.
 ///
-/// Every call is checked first: job, epoch, trainer. A repeated call, recognised by its sequence
+/// Every call is checked first: job, epoch, trainer. A repeated call, recognized by its sequence
 /// number, is answered but not carried out again. Source: spec/ps_runtime.md section 1.
 class Service final : public Handler {
  public:

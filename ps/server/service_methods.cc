@@ -79,13 +79,13 @@ Status copy_changed_rows(const Value& value, const std::vector<uint64_t>& hashes
 
 }  // namespace
 
-// The size of a look-up.
+// The size of a lookup.
 void Service::count_rows(const std::vector<RequestItem>& items) const {
   if (metrics_ == nullptr || items.empty()) return;
   const Value* const ids = items.front().value;
   const Tensor* const tensor = ids == nullptr ? nullptr : ids->get_if<Tensor>();
   if (tensor == nullptr) return;
-  metrics_->histogram("millrace_ps_lookup_rows", "rows of a look-up", size_bounds())
+  metrics_->histogram("millrace_ps_lookup_rows", "rows of a lookup", size_bounds())
       .observe(static_cast<double>(tensor->numel()));
 }
 

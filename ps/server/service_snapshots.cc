@@ -91,7 +91,7 @@ Status Service::lost_everybody(std::unique_lock<std::mutex>& lock) {
     saved = "nothing was saved: no trainer had set the values of this server";
   } else if (snapshots_ != nullptr) {
     const int64_t failed = snapshots_failed_;
-    const bool done = snapshot(lock, true).ok() && snapshots_failed_ == failed;
+    const bool done = snapshot(lock, /*now=*/true).ok() && snapshots_failed_ == failed;
     const std::string at =
         steps_ != nullptr ? fmt::format(" of step {}", steps_->applied()) : std::string();
     saved = fmt::format("{} snapshot{} {} in {}", done ? "a" : "the last", at,
@@ -162,7 +162,7 @@ Status Service::take_snapshot(std::unique_lock<std::mutex>& lock, bool wait) {
     lock.lock();
   }
   saving_snapshot_ = false;
-  if (steps_ != nullptr) steps_->hold(false);
+  if (steps_ != nullptr) steps_->hold(/*held=*/false);
   core_->changed.notify_all();
   ++(status.ok() ? snapshots_taken_ : snapshots_failed_);
   snapshot_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();

@@ -18,7 +18,7 @@
 namespace millrace::ps {
 
 /// Checkpoints of one server, written in the background while it serves: its variables, its step,
-/// and the calls that it has carried out, so that a server that loads a snapshot recognises
+/// and the calls that it has carried out, so that a server that loads a snapshot recognizes
 /// repeats. Each is in `<root>/server-<number>/step-<n>`. Kept are the last three that were due,
 /// and those between and after them that were saved at the end of a process. Only one process at a
 /// time may use such a folder (io::FolderLock).

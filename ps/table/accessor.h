@@ -36,7 +36,7 @@ struct AccessorOptions {
   float delete_threshold = 0.8F;
   float delete_after_unseen_days = 30;
   bool show_scale = true;  ///< kCtrCommon: divide gradients by the show of the push
-  bool zero_init = true;   ///< embed_w is initialised with 0
+  bool zero_init = true;   ///< embed_w is initialized with 0
   SparseRuleOptions embed_rule;
   SparseRuleOptions embedx_rule;
   /// Initial weights of kEmbedding and initial values of kCommMerge.
@@ -53,7 +53,7 @@ StatusOr<AccessorOptions::Kind> parse_accessor(std::string_view name);
 
 /// Creates, reads and updates rows.
 ///
-/// Thread-safety: immutable; callers must synchronise access to rows.
+/// Thread-safety: immutable; callers must synchronize access to rows.
 class Accessor {
  public:
   /// Errors: kInvalidArgument for dims that are invalid for the kind: kSparse and kCtrCommon need

@@ -12,7 +12,8 @@ namespace millrace::ps {
 StatusOr<std::unique_ptr<ChannelCaller>> ChannelCaller::create(
     std::shared_ptr<Transport> transport, const std::vector<std::string>& endpoints,
     Options options) {
-  if (endpoints.empty()) return InvalidArgument("expected at least one table server");
+  if (endpoints.empty())
+    return InvalidArgument("table servers: expected at least one endpoint, found none");
   auto caller =
       std::unique_ptr<ChannelCaller>(new ChannelCaller(std::move(transport), std::move(options)));
   for (const std::string& endpoint : endpoints) {

@@ -13,7 +13,7 @@ namespace {
 
 using SparseRuleKind = SparseRuleOptions::Kind;
 
-// Number of partial sums, which lets the compiler vectorise.
+// Number of partial sums, which lets the compiler vectorize.
 constexpr int kSums = 8;
 
 float total(const float (&sums)[kSums]) {

@@ -54,9 +54,9 @@ class SparseRule {
   [[nodiscard]] int dim() const { return dim_; }
   /// Floats of state for the weights of a row.
   [[nodiscard]] int state_floats() const;
-  /// Initialises weights and state. \param zero  set the weights to 0
+  /// Initializes weights and state. \param zero  set the weights to 0
   void init(float* weights, float* state, KeyedRandom& random, bool zero) const;
-  /// Initialises only the state.
+  /// Initializes only the state.
   void init_state(float* state) const;
   /// Applies one gradient. \param show  divisor of the gradient (kAdagrad and kStdAdagrad)
   /// \param rate  factor for the learning rate

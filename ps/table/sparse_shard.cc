@@ -164,7 +164,7 @@ Status SparseShard::set(const ShardBatch& batch, const float* pulled,
     if (touched != nullptr) touched->push_back(static_cast<uint32_t>(row));
     return Ok();
   };
-  MILLRACE_RETURN_IF_ERROR(for_each_key(batch, true, visit));
+  MILLRACE_RETURN_IF_ERROR(for_each_key(batch, /*may_create=*/true, visit));
   return evict();
 }
 
@@ -339,8 +339,8 @@ Status SparseShard::drop_rows(const std::function<bool(size_t)>& drops) {
 Status SparseShard::warm(const ShardBatch& batch) {
   if (cold_ == nullptr) return Ok();
   std::vector<uint64_t> missing;
-  MILLRACE_RETURN_IF_ERROR(
-      for_each_key(batch, false, [&](uint32_t position, size_t row, const RowIndex::Probe&) {
+  MILLRACE_RETURN_IF_ERROR(for_each_key(
+      batch, /*may_create=*/false, [&](uint32_t position, size_t row, const RowIndex::Probe&) {
         if (row == RowIndex::kNotFound)
           missing.push_back(static_cast<uint64_t>(batch.keys[position]));
         return Ok();

@@ -133,11 +133,11 @@ Status SparseTable::pull(std::span<const int64_t> keys, float* out, std::span<co
 }
 
 Status SparseTable::push(std::span<const int64_t> keys, const float* values) {
-  return push_and_record(keys, values, false, nullptr);
+  return push_and_record(keys, values, /*sets=*/false, nullptr);
 }
 
 Status SparseTable::set(std::span<const int64_t> keys, const float* pulled) {
-  return push_and_record(keys, pulled, true, nullptr);
+  return push_and_record(keys, pulled, /*sets=*/true, nullptr);
 }
 
 Status SparseTable::push_and_record(std::span<const int64_t> keys, const float* values, bool sets,

@@ -125,7 +125,7 @@ Status TableSender::receive_rows(const SparseLayout& layout, Tensor& table) {
     const auto width = static_cast<size_t>(table.dim(1));
     const std::span<float> rows(table.data<float>() + ids.front() * table.dim(1),
                                 ids.size() * width);
-    return client_->pull_sparse(layout, ids, rows, false);
+    return client_->pull_sparse(layout, ids, rows, /*training=*/false);
   });
 }
 

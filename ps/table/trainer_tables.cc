@@ -56,7 +56,7 @@ StatusOr<Value> TrainerTables::gather(const Entry& entry) {
     std::iota(ids.begin(), ids.end(), begin);
     float* const to = tensor.data<float>() + static_cast<size_t>(begin) * width;
     MILLRACE_RETURN_IF_ERROR(
-        client_->pull_sparse(entry.layout, ids, {to, ids.size() * width}, false));
+        client_->pull_sparse(entry.layout, ids, {to, ids.size() * width}, /*training=*/false));
   }
   return whole;
 }

@@ -159,7 +159,7 @@ GrpcChannel::Place GrpcChannel::enter() {
   for (;;) {
     Place place = take_place();
     if (place.stream->is_new() || place.stream->is_ready(kStreamUse)) return place;
-    leave(std::move(place), false);
+    leave(std::move(place), /*may_rest=*/false);
   }
 }
 
@@ -264,7 +264,7 @@ Status GrpcChannel::call(const Request& request, Deadline deadline, Reply& reply
   Place place = enter();
   Status status = prepare(place, request, deadline, message);
   if (!status.ok()) {
-    leave(std::move(place), false);
+    leave(std::move(place), /*may_rest=*/false);
     return status;
   }
   status = exchange(*place.stream, message, lease, deadline + kServerErrorGrace, reader);

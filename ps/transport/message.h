@@ -71,7 +71,7 @@ struct Request {
 /// Set in `sequence` of a call without a number, so that traces can identify the call. Servers
 /// treat such a sequence as 0.
 inline constexpr uint64_t kTraceBit = uint64_t{1} << 63U;
-/// True if the server must recognise a repeat of the call.
+/// True if the server must recognize a repeat of the call.
 inline bool is_numbered(const Request& request) {
   return request.sequence != 0 && (request.sequence & kTraceBit) == 0;
 }

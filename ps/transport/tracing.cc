@@ -42,7 +42,7 @@ class TracedChannel final : public Channel {
       marked.sequence = trace_.next_read();
     const auto begin = WallClock::now();
     Status status = channel_->call(marked, deadline, reply);
-    trace_.add(marked, endpoint(), false, begin, WallClock::now(), status.ok());
+    trace_.add(marked, endpoint(), /*served=*/false, begin, WallClock::now(), status.ok());
     return status;
   }
   [[nodiscard]] bool closed() const override { return channel_->closed(); }
@@ -60,7 +60,7 @@ class TracedHandler final : public Handler {
   Status handle(const Request& request, Deadline deadline, ReplySink& reply) override {
     const auto begin = WallClock::now();
     Status status = handler_.handle(request, deadline, reply);
-    trace_.add(request, endpoint_, true, begin, WallClock::now(), status.ok());
+    trace_.add(request, endpoint_, /*served=*/true, begin, WallClock::now(), status.ok());
     return status;
   }
   [[nodiscard]] StatusOr<bool> knows(const Request& envelope) const override {

@@ -17,7 +17,7 @@ Adam = option_class(_core.Adam, "Bias-corrected running averages of the gradient
 AdamW = option_class(_core.AdamW, "Adam with decoupled weight decay.")
 Adamax = option_class(_core.Adamax, "Adam with a decayed maximum in place of the average of squares.")
 Lamb = option_class(_core.Lamb, "Adam scaled by the ratio of the norms of parameter and update.")
-Ftrl = option_class(_core.Ftrl, "Follow the regularised leader.")
+Ftrl = option_class(_core.Ftrl, "Follow the regularized leader.")
 Dpsgd = option_class(_core.Dpsgd, "SGD with a clipped gradient and noise.")
 
 NoamDecay = option_class(_core.NoamDecay, "learning_rate * d_model^-0.5 * min(s^-0.5, s * warmup_steps^-1.5)")

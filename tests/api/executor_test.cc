@@ -248,6 +248,24 @@ TEST(ApiExecutor, AClearedVarIsAnErrorOfTheOpThatReadsIt) {
   check(program.run(batch(0), {net.loss.name()}).status());
 }
 
+TEST(ApiExecutorDeathTest, UseAfterAMoveNamesTheClass) {
+  const SmallNet net(/*dropout=*/false);
+  Executor executor = value_of(Executor::create());
+  const Scope scope;
+  PreparedProgram program = value_of(executor.prepare(net.net.startup(), scope));
+  Session session = value_of(Session::open(net.net.startup(), nullptr));
+  const PreparedProgram other_program = std::move(program);
+  const Executor other_executor = std::move(executor);
+  const Session other_session = std::move(session);
+  // NOLINTBEGIN(bugprone-use-after-move)
+  EXPECT_DEATH((void)program.run({}), "moved from: it has no .*PreparedProgram::Parts");
+  EXPECT_DEATH((void)program.inputs(), "moved from: it has no .*PreparedProgram::Parts");
+  EXPECT_DEATH((void)executor.prepare(net.net.startup(), scope),
+               "moved from: it has no .*Executor::Parts");
+  EXPECT_DEATH((void)session.run({}), "moved from: it has no .*Session::Parts");
+  // NOLINTEND(bugprone-use-after-move)
+}
+
 TEST(ApiExecutor, RefusesBadOptions) {
   EXPECT_THAT(Executor::create({.threads = 0}).status().message(),
               HasSubstr("options.threads: expected at least 1, found 0"));

@@ -22,7 +22,7 @@ NO_GRAD = {"stop_gradient_momentum_fused_l2": "config"}
 WRONG = {
     # a state that is an output without readers: the gradient through time is lost (docs/gradients.md)
     "recurrent_unused_output": {"p1", "p2", "p3", "p4", "p5", "p6"},
-    # sparse look-ups produce a gradient for the row padding_idx, although they read zeros for it
+    # sparse lookups produce a gradient for the row padding_idx, although they read zeros for it
     "ctr_padded_adagrad_l2": {"emb_0"},
 }
 HERE = os.path.dirname(os.path.abspath(__file__))

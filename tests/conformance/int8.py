@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Products of 8-bit integers: programs with fake quantisation must compute the same with the pass int8-products and
+"""Products of 8-bit integers: programs with fake quantization must compute the same with the pass int8-products and
 without (--optimize=false), and quantize-program must keep the results of the models.
 
     int8.py --bin-dir build/ci/tools --shared ../shared [--only SUBSTR] [--cases N] [--seed N] [--oracle PYTHON]
 
-Needs numpy. With --oracle, a Python that has the original, quantised models also run there, with the same bound as between
+Needs numpy. With --oracle, a Python that has the original, quantized models also run there, with the same bound as between
 float and integers. Parts: N random convolutions and products with odd sizes, groups, strides and paddings; a program that the
 original has frozen, with invented parameters; every model of the reference material with each method. The bound of a single
 op is the rounding of float sums. In a model, a value between two integers may round differently after that, which moves
@@ -169,7 +169,7 @@ def random_cases(args, count):
 
 
 def frozen_program(args, count):
-    """The resnet50 that the original's post-training quantisation has frozen, with 54 products."""
+    """The resnet50 that the original's post-training quantization has frozen, with 54 products."""
     path = os.path.join(args.shared, "models/programs_only/paddle_lite_resnet50_int8_224_per_layer.pb")
     listing = run(args, "inspect-program", path, "--format", "text").stdout
     rng = np.random.default_rng(3)
@@ -211,10 +211,10 @@ def models(args, count):
             np.savez(steps, **{"step0/" + key: value for key, value in data.items()})
             for number, flags in enumerate((["--feed", feeds], ["--feed-steps", steps, "--steps", "1", "--method", "percentile", "--percentile", "99.99"],
                                             ["--feed", feeds, "--method", "entropy"])):
-                out = os.path.join(work, f"quantised{number}")
+                out = os.path.join(work, f"quantized{number}")
                 done = run(args, "quantize-program", "--model-dir", folder, *flags, "-o", out, "--json")
                 if done.returncode == 3 and "no product or convolution" in done.stderr:
-                    print(f"      {name}: nothing to quantise")
+                    print(f"      {name}: nothing to quantize")
                     break
                 if done.returncode:
                     count(False, f"{name}: {done.stderr.strip()}")
@@ -234,7 +234,7 @@ def models(args, count):
 
 
 def older_processor(args, count, name, model, feeds):
-    """A quantised model as a processor with AVX2 only computes it (--cpu-isa), which has no exact products of 8-bit integers."""
+    """A quantized model as a processor with AVX2 only computes it (--cpu-isa), which has no exact products of 8-bit integers."""
     paths = [os.path.join(model, each) for each in ("newer.npz", "older.npz")]
     for path, more in zip(paths, ([], ["--cpu-isa", "avx2"])):
         done = run(args, "run-program", "--model-dir", model, "--feed", feeds, "--output", path, *more)
@@ -264,7 +264,7 @@ np.savez(sys.argv[3], **dict(zip([each.name for each in fetches], exe.run(progra
 
 
 def oracle(args, count, name, model, feeds):
-    """A quantised model without sequences, run by the original."""
+    """A quantized model without sequences, run by the original."""
     if any(".lod" in key for key in np.load(feeds).files):
         return
     out = os.path.join(model, "oracle.npz")

@@ -5,12 +5,12 @@
 
 Programs: the bench programs (training steps and inference), the training references, the real models. Only the first
 steps are compared, because training amplifies rounding. A tensor passes if its largest difference is at most 1e-5 of
-its largest element. If one differs by more, the program also runs in float64 (--precision f64), and the optimised run
+its largest element. If one differs by more, the program also runs in float64 (--precision f64), and the optimized run
 may be at most four times as far from that as the plain one: rounding alone affects both alike, a wrong rewrite affects
 only one. The rounding error of a single number is random (a loss may equal the float64 result to the last bit), so the
 plain run's distance is that of the tensor or, if that is larger, the average of its tensors of that step. Programs with
 an op that has no kernel for float64 are listed; for them the limit is 1e-4 for inference and 1e-3 for training. With
---inter-op the optimised program runs independent ops concurrently, whose kernels then have one thread each, and only
+--inter-op the optimized program runs independent ops concurrently, whose kernels then have one thread each, and only
 one training step is run, because sums in another order soon lead to different results. Needs numpy. Exit status: 0 all
 equal, 1 some differ, 2 nothing could be run.
 """

@@ -1,4 +1,4 @@
-"""Convolutions, poolings, norms and look-ups in numpy; see plain_ops.py."""
+"""Convolutions, poolings, norms and lookups in numpy; see plain_ops.py."""
 import itertools
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Resizing, beams, matrices, counting and look-ups in numpy; see plain_ops.py."""
+"""Resizing, beams, matrices, counting and lookups in numpy; see plain_ops.py."""
 import itertools
 
 import numpy as np

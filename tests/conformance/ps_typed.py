@@ -107,7 +107,7 @@ class Checks:
             rows = self.result(job)[TABLE]
             shown = rows[:, 0]
             require(0 < (shown > 0).sum() < (self.accesses() >= 2).sum() and (shown <= self.accesses()).all(),
-                    f"{(shown > 0).sum()} rows have shows: some have to be left, some to have gone, and none to have more than look-ups")
+                    f"{(shown > 0).sum()} rows have shows: some have to be left, some to have gone, and none to have more than lookups")
             require(self.transport == "inproc" or np.array_equal(rows, self.rich), "the rows differ from those of one process")
             self.rich = rows
 

@@ -77,7 +77,7 @@ CASES = {
     "clip by global norm": case("adam", clip=GLOBAL),
     "own rate": case("sgd", parameters=[{"name": "w", "learning_rate": 0.5}, {"name": "emb", "learning_rate": 2.0}, {"name": "b"}]),
     "own rate, adam": case("adam", parameters=[{"name": "w", "learning_rate": 0.5}, {"name": "emb"}, {"name": "b"}]),
-    "own regularisation": case("adam", parameters=[{"name": "w", "regularizer": {"type": "l1", "coeff": 0.2}},
+    "own regularization": case("adam", parameters=[{"name": "w", "regularizer": {"type": "l1", "coeff": 0.2}},
                                                    {"name": "emb", "regularizer": {"type": "l2", "coeff": 0.2}}, {"name": "b"}]),
     "not clipped": case("sgd", clip=GLOBAL, parameters=[{"name": "w", "need_clip": False}, {"name": "emb"}, {"name": "b"}]),
     "not trained": case("adam", parameters=[{"name": "w"}, {"name": "emb"}, {"name": "b", "trainable": False}]),

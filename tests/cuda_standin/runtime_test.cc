@@ -59,7 +59,7 @@ TEST_F(Runtime, AMissingSynchronisationShowsAsOldData) {
   EXPECT_EQ(copy_in(data, {1, 2, 3}), cudaSuccess);
   Floats result = {7, 7, 7};
   EXPECT_EQ(copy_out(result, data), cudaSuccess);
-  EXPECT_THAT(result, ElementsAre(7, 7, 7));  // not synchronised
+  EXPECT_THAT(result, ElementsAre(7, 7, 7));  // not synchronized
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
   EXPECT_THAT(result, ElementsAre(1, 2, 3));
   EXPECT_EQ(cudaFreeAsync(data, stream_), cudaSuccess);

@@ -162,7 +162,7 @@ TEST_F(OptimizeTest, RoundsTheFactorsOfProductsIfAsked) {
 }
 
 // y = batch_norm(conv2d(x, w)) with given statistics
-std::unique_ptr<Program> normalised() {
+std::unique_ptr<Program> normalized() {
   auto program = Program::create();
   Block& block = program->root();
   for (const char* const name : {"x", "c", "y"})
@@ -188,7 +188,7 @@ std::unique_ptr<Program> normalised() {
 }
 
 TEST(ReleaseFolded, GivesUpFiltersOnlyIfAsked) {
-  const auto program = normalised();
+  const auto program = normalized();
   for (const bool release : {false, true}) {
     Scope scope;
     scope.local("w") = tensor_value({1, 1, 1, 1}, {2});
@@ -221,7 +221,7 @@ TEST(ReleaseFolded, GivesUpFiltersOnlyIfAsked) {
 }
 
 TEST(ReleaseFolded, LeavesMemoryAloneThatSomebodyShares) {
-  const auto program = normalised();
+  const auto program = normalized();
   Scope scope;
   Value filter = tensor_value({1, 1, 1, 1}, {2});
   const Tensor view = filter.get_if<Tensor>()->share();

@@ -356,7 +356,7 @@ bool settle(const Job& job, State& state, int id) {
     const uint64_t settled = view.pending.empty() ? view.sequence : *view.pending.begin() - 1;
     if (trainer.stage == count && plan.joins && any_has_lost_steps(state, plan.newest))
       answer.kind = Answer::Kind::kRefused;
-    else if (!plan.is_so)
+    else if (!plan.servers_agree)
       answer =
           go_to(job, server, request_of(trainer, id, ps::Method::kGoTo, view.epoch),
                 {plan.step, settled, std::to_string(plan.reason), trainer.epochs[plan.reason]});

@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two look-ups of one table, and a layer.
+// Two lookups of one table, and a layer.
 constexpr const char* kTwoLookups[2] = {R"(# millrace program 1
 
 block 0 {

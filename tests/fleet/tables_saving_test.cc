@@ -87,7 +87,7 @@ void train(Fleet& fleet, int worker, int begin, int end, std::vector<float>& los
     std::vector<Value> results(1);
     check(fleet.step(ctr_job::feeds_of(worker, step), {loss}, results));
     if (worker == 0) losses.push_back(floats_of(results[0])[0]);
-    // look-ups of a worker do not depend on the progress of the other, but the saved values do
+    // lookups of a worker do not depend on the progress of the other, but the saved values do
     check(fleet.barrier_worker());
   }
 }

@@ -205,7 +205,7 @@ struct NormCase {
   [[nodiscard]] size_t count() const {
     return static_cast<size_t>(of.images.channels * of.images.of_channel());
   }
-  // The normalised images.
+  // The normalized images.
   template <typename Run>
   std::vector<float> forward(std::vector<float> x, const Run& run) {
     run(NormSums{of, x.data(), sums.data()}, of.rows());

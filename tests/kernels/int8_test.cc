@@ -1,4 +1,4 @@
-// Products of 8-bit integers: sums that would saturate, and programs with fake quantisation with
+// Products of 8-bit integers: sums that would saturate, and programs with fake quantization with
 // and without the pass int8-products, which must agree up to the rounding of float sums.
 #include <cmath>
 #include <functional>

@@ -190,7 +190,7 @@ TEST_P(Layouts, TravelThroughForwardAndGradientOps) {
                "c", "r", "a", "p@GRAD", "w"});
 }
 
-// The rectified sum of a normalised image and another one, whose gradient is also a sum.
+// The rectified sum of a normalized image and another one, whose gradient is also a sum.
 const char* const kRectifiedSum = R"(# millrace program 1
 block 0 {
   persist w: f32(C, 3, 3, 3)

@@ -1,4 +1,4 @@
-// Beams, matrices, counting, look-ups and slices: values worked out by hand, gradients compared
+// Beams, matrices, counting, lookups and slices: values worked out by hand, gradients compared
 // with finite differences, and refused inputs. More values, computed by the original, are in
 // tests/data/ops.
 #include <cmath>

@@ -57,6 +57,21 @@ def link_findings(root, path, lines):
                 yield f"{path}:{number}: link to {target}, which does not exist"
 
 
+def markdown_findings(path, lines):
+    """Headings and tables that a reader would see as running text, as after a formatter for C++."""
+    fenced = False
+    for number, line in enumerate(lines, 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        if fenced:
+            continue
+        if re.match(r"#+[^# ]", line):
+            yield f"{path}:{number}: heading without a space after '#'"
+        begins = line.startswith("|") and (number == 1 or not lines[number - 2].startswith("|"))
+        if begins and not (number < len(lines) and re.match(r"\|( ?:?-+:? ?\|)+$", lines[number])):
+            yield f"{path}:{number}: table without a line '|---|' after its first row"
+
+
 def folder_findings(root):
     for folder in README_FOLDERS:
         readme = os.path.join(root, folder, "README.md")
@@ -87,6 +102,7 @@ def check(root):
             findings += code_findings(path, lines)
         if path.endswith(".md"):
             findings += link_findings(root, path, lines)
+            findings += markdown_findings(path, lines)
     return findings
 
 

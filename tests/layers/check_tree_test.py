@@ -44,6 +44,11 @@ class CheckTreeTest(unittest.TestCase):
     def test_dead_link(self):
         self.assert_one({"docs/README.md": "[x](gone.md)\n"}, "link to gone.md, which does not exist")
 
+    def test_headings_and_tables_that_are_none(self):
+        self.assert_one({"docs/README.md": "#tools / pages\n```\n#include\n```\n"}, "docs/README.md:1: heading without a space")
+        self.assert_one({"docs/README.md": "| a | b |\n| - | --: |\n| 1 | 2 |\n\n| 3 | 4 |\n"},
+                        "docs/README.md:5: table without a line '|---|'")
+
     def test_missing_and_long_readme(self):
         self.assert_one({"tools/CMakeLists.txt": "\n"}, "tools/README.md: missing")
         self.assert_one({"tools/README.md": "x\n" * 31}, "tools/README.md: 31 lines, expected at most 30")

@@ -138,7 +138,7 @@ TEST(ServerRows, ALookUpNamesABlockOrATable) {
   trainer.hello();
   const Value ids = ids_value({2, 0, 2});
   for (const bool by_block : {true, false}) {
-    // twice: with other ids, too, so that nothing of the first look-up is left
+    // twice: with other ids, too, so that nothing of the first lookup is left
     for (const std::vector<int64_t>& wanted : {std::vector<int64_t>{2, 0, 2}, {3, 0}}) {
       const Value value = ids_value(wanted);
       Floats expected;

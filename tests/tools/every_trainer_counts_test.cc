@@ -21,7 +21,7 @@ struct CountedMode {
 
 struct CountedTable {
   const char* name;
-  const char* attrs;  ///< of the look-up
+  const char* attrs;  ///< of the lookup
 };
 
 constexpr const char* kLinear =

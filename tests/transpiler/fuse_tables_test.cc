@@ -1,4 +1,4 @@
-// Look-ups of an embedding become one op, also if ids have to be computed first.
+// Lookups of an embedding become one op, also if ids have to be computed first.
 
 #include "transpiler/fleet/fuse_tables.h"
 

@@ -13,7 +13,7 @@ namespace millrace::transpiler {
 struct SmallNetOptions {
   int64_t rows = 4;
   int64_t columns = 2;
-  bool is_distributed = false;  ///< w is the table of a distributed look-up, x has its ids
+  bool is_distributed = false;  ///< w is the table of a distributed lookup, x has its ids
   bool is_sparse = false;       ///< w is looked up, its gradient is SELECTED_ROWS
   bool two_pairs = false;       ///< one backward op writes both gradients
 };

@@ -7,7 +7,7 @@
 #include "framework/read_program.h"
 #include "transpiler/roles.h"
 
-// An embedding is removed from its program: look-ups and pushes refer to a typed table, and the
+// An embedding is removed from its program: lookups and pushes refer to a typed table, and the
 // facts that the table needs are extracted.
 
 namespace millrace::transpiler {

@@ -14,7 +14,7 @@
 namespace millrace::tools {
 namespace {
 
-// Functions of libraries that must not throw (CLI11's look-up of an option is one) have no memory:
+// Functions of libraries that must not throw (CLI11's lookup of an option is one) have no memory:
 // an error instead of a crash.
 [[noreturn]] void end_without_memory() {
   try {

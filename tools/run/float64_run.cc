@@ -28,8 +28,10 @@ Status check_float64_run(const RunOptions& options) {
   };
   for (const auto& [given, name] : refused) {
     if (given)
-      return Unimplemented("--precision f64 with {}: supported only for one device and fed values",
-                           name);
+      return Unimplemented(
+          "--precision f64 with {}: supported only on one CPU device, with --feed or "
+          "--feed-steps, and without saving",
+          name);
   }
   return Ok();
 }

@@ -59,11 +59,11 @@ void Progress::update(const jobs::ProgressState& state) {
   if (mode_ == ProgressMode::kNever) return;
   const auto since = Clock::now() - shown_;
   if (mode_ == ProgressMode::kTerminal ? since < kTerminalEvery : since < kLineEvery) return;
-  show(state, false);
+  show(state, /*last=*/false);
 }
 
 void Progress::finish(const jobs::ProgressState& state) {
-  if (mode_ != ProgressMode::kNever) show(state, true);
+  if (mode_ != ProgressMode::kNever) show(state, /*last=*/true);
 }
 
 void Progress::show(const jobs::ProgressState& state, bool last) {

@@ -192,7 +192,7 @@ class Divider {
   Status refuse_on_server(uint32_t m, uint32_t update) const {
     return Unimplemented(
                "clip_on_trainer is false, but the server of param {} cannot run '{}', which is "
-               "between gradient and update: it is neither clipping by value nor regularisation",
+               "between gradient and update: it is neither clipping by value nor regularization",
                quoted(param_of(update)), member(m).op->type().str())
         .at(member(m).op->location());
   }

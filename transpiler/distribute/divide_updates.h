@@ -28,7 +28,7 @@ struct ServerOp {
 /// The optimize part of a program, divided between trainer and servers.
 struct OptimizePart {
   std::vector<Op*> trainer;             ///< clipping and other ops that need several gradients
-  std::vector<ServerOp> server;         ///< regularisation, updates and what follows them
+  std::vector<ServerOp> server;         ///< regularization, updates and what follows them
   llvm::StringMap<UpdateFlow> updates;  ///< by parameter
 };
 
@@ -37,7 +37,7 @@ struct DivideOptions {
   /// Clipping stays on the trainers. False: clipping by value runs on the servers after the
   /// gradients are merged; any other clipping is rejected.
   bool clip_on_trainer = true;
-  /// Regularisation runs on the servers. False: on the trainers, like clipping.
+  /// Regularization runs on the servers. False: on the trainers, like clipping.
   bool decay_on_servers = true;
 };
 
@@ -45,7 +45,7 @@ struct DivideOptions {
 /// gradients to the updates. Name scopes matter only where the original checks one (`@CLIP`).
 ///
 /// The walk starts at the gradient of each update and goes backwards. Ops that add a term of the
-/// parameter to the gradient (regularisation) run on the server. The first other op, and everything
+/// parameter to the gradient (regularization) run on the server. The first other op, and everything
 /// it needs, stays on the trainer. So no update can bypass an op.
 /// Errors: kInvalidProgram for ops without a parameter; kUnimplemented if an op needs values of
 /// both sides, if a parameter is updated twice, or if an op on the trainer needs a value that only

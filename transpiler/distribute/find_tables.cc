@@ -56,7 +56,7 @@ Status find_distributed_table(const Block& block, DistributionJob& job) {
   }
   if (update.has_server_ops) {
     return Unimplemented(
-        "the distributed table '{}' is regularised; servers update its rows by sgd with the "
+        "the distributed table '{}' is regularized; servers update its rows by sgd with the "
         "unchanged gradient",
         table);
   }

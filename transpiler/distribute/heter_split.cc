@@ -88,7 +88,7 @@ Status check_runs_there(const Op& op) {
   if (!owned_blocks(op).empty()) return refused(op, "ops with blocks");
   for (const char* const attr : {"is_distributed", "remote_prefetch"}) {
     if (get_attr_or(op, attr, false))
-      return refused(op, fmt::format("look-ups of tables that stay on servers ({})", attr));
+      return refused(op, fmt::format("lookups of tables that stay on servers ({})", attr));
   }
   const Uses uses = uses_of(op);
   if (uses.writes.empty()) return refused(op, "ops without outputs");

@@ -36,7 +36,7 @@ struct HeterSplit {
 ///                  always is one
 /// Errors: kInvalidArgument for a program without ops of heter workers, and for a var in `returned`
 /// that no stage writes; kUnimplemented, with the op, for several devices, ops with blocks,
-/// look-ups of tables that stay on servers, and vars that are neither tensors nor selected rows.
+/// lookups of tables that stay on servers, and vars that are neither tensors nor selected rows.
 StatusOr<HeterSplit> split_by_device(const Program& main, const std::vector<std::string>& returned);
 
 /// Removes the slots ReserveSpace of batch_norm and its gradient, which may be in different

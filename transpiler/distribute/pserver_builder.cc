@@ -83,8 +83,8 @@ StatusOr<Op*> PserverBuilder::copy_op(Block& block, const Op& op, bool& sliced) 
     }
     return Ok();
   };
-  MILLRACE_RETURN_IF_ERROR(localize(false));
-  MILLRACE_RETURN_IF_ERROR(localize(true));
+  MILLRACE_RETURN_IF_ERROR(localize(/*is_output=*/false));
+  MILLRACE_RETURN_IF_ERROR(localize(/*is_output=*/true));
   return &copy;
 }
 

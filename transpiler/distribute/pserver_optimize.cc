@@ -124,7 +124,7 @@ bool keeps_elements(llvm::StringRef type) {
   return llvm::is_contained(kTypes, type);
 }
 
-// Appends regularisation and the other optimize ops of one param.
+// Appends regularization and the other optimize ops of one param.
 Status append_other(PserverBuilder& b, Block& block, const Op& op, uint32_t pair_index) {
   const ParamGrad& pair = b.job.pairs[pair_index];
   if (pair.is_sliced() && !keeps_elements(op.type())) {

@@ -92,7 +92,7 @@ Status check_update_of_table(const DistributionJob& job, PassContext& context) {
       if (op->type() == "scale" && op->first_input("X") == op->first_output("Out")) continue;
       return Unimplemented(
                  "'{}' is run in addition to the update of the distributed table '{}', whose "
-                 "servers only support sgd: it can be neither regularised nor averaged",
+                 "servers only support sgd: it can be neither regularized nor averaged",
                  op->type().str(), job.table.param)
           .at(op->location());
     }

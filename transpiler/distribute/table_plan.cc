@@ -62,7 +62,7 @@ Status add_dense(const Block& root, const std::vector<TrainedVar>& vars, bool da
 }
 
 // The gradient of the lookup determines the rows that a step looked up; the gradient after
-// regularisation does not.
+// regularization does not.
 std::string gradient_of_rows(const Block& root, const std::string& param, std::string otherwise) {
   for (const Op& op : root.ops()) {
     const llvm::ArrayRef<std::string> vars = role::vars(op);

@@ -25,7 +25,7 @@ struct TrainedVars {
 };
 
 /// Finds parameters and gradients. Gradients are those that workers send, after clipping and
-/// regularisation. Errors: kInvalidProgram for a gradient that block 0 does not declare; those of
+/// regularization. Errors: kInvalidProgram for a gradient that block 0 does not declare; those of
 /// divide_updates().
 StatusOr<TrainedVars> find_trained_vars(const Program& main);
 

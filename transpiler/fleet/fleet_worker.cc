@@ -44,7 +44,7 @@ std::set<std::string> state_of(const std::vector<Op*>& ops) {
   return state;
 }
 
-// Keeps clipping and regularisation of dense parameters on the worker, together with everything
+// Keeps clipping and regularization of dense parameters on the worker, together with everything
 // between gradient and update. Errors: such an op needs rows of embeddings, or servers would have
 // to keep more than parameters.
 Status keep_before_updates(Block& block, const TablePlan& plan) {
@@ -56,7 +56,7 @@ Status keep_before_updates(Block& block, const TablePlan& plan) {
       if (plan.find_sparse(name) == nullptr) continue;
       return Unimplemented(
                  "'{}' changes a gradient of the embedding '{}', whose rows are only on servers: "
-                 "an embedding on servers cannot be regularised",
+                 "an embedding on servers cannot be regularized",
                  op->type().str(), name.str())
           .at(op->location());
     }

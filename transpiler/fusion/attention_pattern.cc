@@ -130,7 +130,7 @@ class AttentionPatternFinder {
       add_ = add;
     }
     product_ = product_writer(scores);
-    if (product_ == nullptr || !is_product(*product_, true)) return false;
+    if (product_ == nullptr || !is_product(*product_, /*transposed=*/true)) return false;
     found_.scale = alpha(*product_);
     llvm::StringRef q = single_input(*product_, "X");
     if (Op* const scale = inner_.writer(q); scale != nullptr && scale->type() == "scale") {
@@ -150,7 +150,9 @@ class AttentionPatternFinder {
     for (const char* const type : {"matmul_v2", "matmul"}) {
       if (values_ == nullptr) values_ = reader(found_.probs, type, "X");
     }
-    if (values_ == nullptr || !is_product(*values_, false) || alpha(*values_) != 1.0F) return false;
+    if (values_ == nullptr || !is_product(*values_, /*transposed=*/false) ||
+        alpha(*values_) != 1.0F)
+      return false;
     found_.forward.push_back(values_);
     found_.v = split_source(single_input(*values_, "Y"));
     Op* const transpose = reader(single_output(*values_, "Out"), "transpose2", "X");

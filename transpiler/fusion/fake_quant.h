@@ -11,11 +11,11 @@
 #include "ops/registry.h"
 #include "transpiler/fusion/inner_vars.h"
 
-// How programs express quantisation: ops that round floats to integers, and often back, in front
+// How programs express quantization: ops that round floats to integers, and often back, in front
 // of a product (docs/quantization.md).
 namespace millrace::transpiler {
 
-/// True for an op of quantisation whose persistable outputs have the same value after every run, if
+/// True for an op of quantization whose persistable outputs have the same value after every run, if
 /// no other op writes persistable vars: scales that are given, or found in parameters.
 bool writes_fixed_scales(const Op& op);
 
@@ -37,7 +37,7 @@ struct FakeQuant {
   llvm::SmallVector<Op*, 2> ops;  ///< in order of the program; may have other readers
 };
 
-/// What an input of a product is made of; nullopt if it is no quantised value of this kind, or if
+/// What an input of a product is made of; nullopt if it is no quantized value of this kind, or if
 /// its source may change before the product.
 /// \param name  the input: for activations, an inner var; for weights, an inner var made of a
 ///              parameter
@@ -51,7 +51,7 @@ std::optional<FakeQuant> quantised_weights(const InnerVars& inner, const ops::Op
 inline constexpr const char* kConvAttrs[] = {"strides",   "paddings", "padding_algorithm",
                                              "dilations", "groups",   "data_format"};
 
-/// Slots and attributes of int8_conv2d and int8_fc that describe the quantisation, without those of
+/// Slots and attributes of int8_conv2d and int8_fc that describe the quantization, without those of
 /// the product.
 struct Int8Parts {
   std::vector<std::pair<std::string, std::string>> inputs;  ///< slot, name

@@ -18,7 +18,7 @@ namespace millrace::transpiler {
 namespace int8_products {
 namespace {
 
-// A product or convolution of two quantised operands.
+// A product or convolution of two quantized operands.
 struct Candidate {
   Op* op = nullptr;
   bool is_conv = false;

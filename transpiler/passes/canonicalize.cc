@@ -52,8 +52,8 @@ class Canonicalize final : public Pass {
     for (Block& block : program.blocks()) {
       sort_vars(block);
       for (Op& op : block.ops()) {
-        sort_slots(op, false);
-        sort_slots(op, true);
+        sort_slots(op, /*outputs=*/false);
+        sort_slots(op, /*outputs=*/true);
         sort_attrs(op);
         op.set_type(op.type());  // an edit, so that the op is encoded again
       }

@@ -9,7 +9,7 @@
 namespace millrace::kernels {
 namespace {
 
-// In place, so that each element is read and written once and the loop vectorises.
+// In place, so that each element is read and written once and the loop vectorizes.
 template <typename T>
 void sum_two_in_place(T* a, T* b, int64_t count) {
   using C = Compute<T>;

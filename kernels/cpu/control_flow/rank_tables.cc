@@ -196,10 +196,10 @@ StatusOr<Kernel> make_reorder(const KernelSetup& op, bool back) {
 }
 
 StatusOr<Kernel> reorder(const KernelSetup& op) {
-  return make_reorder(op, false);
+  return make_reorder(op, /*back=*/false);
 }
 StatusOr<Kernel> reorder_back(const KernelSetup& op) {
-  return make_reorder(op, true);
+  return make_reorder(op, /*back=*/true);
 }
 
 }  // namespace

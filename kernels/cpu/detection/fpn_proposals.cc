@@ -63,7 +63,7 @@ Status distribute(const KernelContext& ctx, const DistributeArgs& args, const Le
       counts.push_back(bounds[l][n + 1] - bounds[l][n]);
     MILLRACE_RETURN_IF_ERROR(put_int32(&ctx.out(args.level_counts, k), counts));
   }
-  return put_int32(ctx.find_out(args.restore), restore, true);
+  return put_int32(ctx.find_out(args.restore), restore, /*column=*/true);
 }
 
 StatusOr<Kernel> distribute_fpn_proposals(const KernelSetup& op) {

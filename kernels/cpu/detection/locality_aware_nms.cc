@@ -110,7 +110,8 @@ StatusOr<Kernel> locality_aware_nms(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, score_arg, "Scores"));
     if (scores->rank() != 3)
       return ctx.error("Scores must be [batch, classes, boxes], found {}", describe(*scores));
-    MILLRACE_ASSIGN_OR_RETURN(const NmsInput input, read_nms_input(*boxes, *scores, nullptr, true));
+    MILLRACE_ASSIGN_OR_RETURN(const NmsInput input,
+                              read_nms_input(*boxes, *scores, nullptr, /*takes_polygons=*/true));
     return dispatch<FloatTypes>(boxes->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       Tensor own_boxes;

@@ -169,7 +169,7 @@ StatusOr<Kernel> generate_mask_labels(const KernelSetup& op) {
       MILLRACE_RETURN_IF_ERROR(
           put_rows(ctx.find_out(slots.out_rois), found.rois, 4, found.offsets));
       MILLRACE_RETURN_IF_ERROR(
-          put_numbers(ctx.find_out(slots.places), found.places, true, found.offsets));
+          put_numbers(ctx.find_out(slots.places), found.places, /*column=*/true, found.offsets));
       return put_rows(ctx.find_out(slots.masks), found.masks, settings.classes * settings.pixels(),
                       found.offsets);
     });

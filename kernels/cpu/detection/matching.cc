@@ -245,7 +245,7 @@ StatusOr<Kernel> mine_hard_examples(const KernelSetup& op) {
       offsets.push_back(static_cast<int64_t>(negatives.size()));
     }
     Tensor& out = ctx.out(neg_indices);
-    MILLRACE_RETURN_IF_ERROR(put_int32(&out, negatives, true));
+    MILLRACE_RETURN_IF_ERROR(put_int32(&out, negatives, /*column=*/true));
     out.set_lod(Lod({offsets}));
     return Ok();
   });

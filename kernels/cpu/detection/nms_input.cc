@@ -59,7 +59,7 @@ Status put_detections(const KernelContext& ctx, const NmsOutputs& to, const NmsI
   }
   const std::vector<int64_t> counts(offsets.begin() + 1, offsets.end());
   for (size_t n = 1; n < offsets.size(); ++n) offsets[n] += offsets[n - 1];
-  MILLRACE_RETURN_IF_ERROR(put_int32(ctx.find_out(to.index), index, true));
+  MILLRACE_RETURN_IF_ERROR(put_int32(ctx.find_out(to.index), index, /*column=*/true));
   MILLRACE_RETURN_IF_ERROR(put_int32(ctx.find_out(to.counts), counts));
   if (count == 0 && to.minus_one_if_empty) {
     MILLRACE_RETURN_IF_ERROR(out.resize(boxes.dtype(), {1, 1}));

@@ -194,7 +194,7 @@ Status run(const KernelContext& ctx, const ProposalSlots& slots, const ProposalR
   const int64_t columns = 4 * rules.classes;
   MILLRACE_RETURN_IF_ERROR(put_rows(ctx.find_out(slots.out_rois), found.rois, 4, found.offsets));
   MILLRACE_RETURN_IF_ERROR(
-      put_numbers(ctx.find_out(slots.labels), found.labels, true, found.offsets));
+      put_numbers(ctx.find_out(slots.labels), found.labels, /*column=*/true, found.offsets));
   MILLRACE_RETURN_IF_ERROR(
       put_rows(ctx.find_out(slots.targets), found.targets, columns, found.offsets));
   for (const ArgIndex out : {slots.inside, slots.outside})

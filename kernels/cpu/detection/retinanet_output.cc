@@ -145,7 +145,7 @@ std::vector<RetinanetBox<T>> thin_out(const RetinanetInput& input, const Retinan
     const std::vector<int64_t> kept =
         suppress(llvm::ArrayRef<int64_t>(order), static_cast<T>(rules.nms_threshold),
                  static_cast<T>(rules.eta), [&](int64_t a, int64_t b) {
-                   return box_overlap(of(a).box.data(), of(b).box.data(), false);
+                   return box_overlap(of(a).box.data(), of(b).box.data(), /*normalized=*/false);
                  });
     for (const int64_t i : kept) left.push_back(of(i));
   }

@@ -197,17 +197,18 @@ Status run_anchor_targets(const KernelContext& ctx, const AnchorSlots& slots,
   AnchorResults<T> found;
   for (int64_t n = 0; n < o.image->dim(0); ++n)
     assign_anchors(o, rules, n, draws ? &*draws : nullptr, found);
+  MILLRACE_RETURN_IF_ERROR(put_numbers(ctx.find_out(slots.locations), found.locations,
+                                       /*column=*/false, found.location_offsets));
   MILLRACE_RETURN_IF_ERROR(
-      put_numbers(ctx.find_out(slots.locations), found.locations, false, found.location_offsets));
-  MILLRACE_RETURN_IF_ERROR(
-      put_numbers(ctx.find_out(slots.scores), found.scores, false, found.score_offsets));
+      put_numbers(ctx.find_out(slots.scores), found.scores, /*column=*/false, found.score_offsets));
   MILLRACE_RETURN_IF_ERROR(
       put_rows(ctx.find_out(slots.targets), found.targets, 4, found.location_offsets));
-  MILLRACE_RETURN_IF_ERROR(
-      put_numbers(ctx.find_out(slots.classes), found.classes, true, found.score_offsets));
+  MILLRACE_RETURN_IF_ERROR(put_numbers(ctx.find_out(slots.classes), found.classes, /*column=*/true,
+                                       found.score_offsets));
   MILLRACE_RETURN_IF_ERROR(
       put_rows(ctx.find_out(slots.weights), found.weights, 4, found.location_offsets));
-  return put_numbers(ctx.find_out(slots.foreground), found.foreground, true, found.image_offsets);
+  return put_numbers(ctx.find_out(slots.foreground), found.foreground, /*column=*/true,
+                     found.image_offsets);
 }
 
 AnchorSlots anchor_slots(const KernelSetup& op) {

@@ -200,7 +200,7 @@ struct Yolov3LossProblem {
   }
 };
 
-// -1 for predictions that overlap a box too much to be penalised; 0 for the others.
+// -1 for predictions that overlap a box too much to be penalized; 0 for the others.
 template <typename T>
 void mark_ignored(const Yolov3LossProblem<T>& p, int64_t n, T* objectness) {
   for (int64_t mask = 0; mask < p.s.masks; ++mask) {

@@ -10,7 +10,7 @@
 #include "kernels/kernel.h"
 #include "kernels/registry.h"
 
-// Look-ups in the slice of a table that a server has, and splitting a gradient into row numbers and
+// Lookups in the slice of a table that a server has, and splitting a gradient into row numbers and
 // values.
 namespace millrace::kernels {
 namespace {

@@ -129,7 +129,7 @@ StatusOr<bool> copied_grad_in_layout(const KernelContext& ctx, const BinaryGradA
   } else if (dy != nullptr) {
     MILLRACE_RETURN_IF_ERROR(copy_in_layout(ctx, dout, negative_y, *dy));
   }
-  if (dx != nullptr) MILLRACE_RETURN_IF_ERROR(copy_in_layout(ctx, dout, false, *dx));
+  if (dx != nullptr) MILLRACE_RETURN_IF_ERROR(copy_in_layout(ctx, dout, /*negative=*/false, *dx));
   return true;
 }
 
@@ -163,10 +163,10 @@ StatusOr<Kernel> copied_grad(const KernelSetup& op, bool negative_y) {
 }
 
 StatusOr<Kernel> add_grad(const KernelSetup& op) {
-  return copied_grad(op, false);
+  return copied_grad(op, /*negative_y=*/false);
 }
 StatusOr<Kernel> sub_grad(const KernelSetup& op) {
-  return copied_grad(op, true);
+  return copied_grad(op, /*negative_y=*/true);
 }
 
 }  // namespace

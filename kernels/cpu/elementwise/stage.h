@@ -47,7 +47,7 @@ void add_unary(StageTable& table, llvm::StringRef type, llvm::StringRef grad_typ
   });
 }
 
-// Defined in the files that activation.h names.
+// Defined in kernels/cpu/activation/: rectifiers.cc, smooth.cc, functions.cc.
 void add_rectifiers(StageTable& table);
 void add_smooth_activations(StageTable& table);
 void add_functions(StageTable& table);

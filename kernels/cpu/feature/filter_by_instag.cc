@@ -90,7 +90,7 @@ Status store_nothing(const KernelContext& ctx, const OutputSlots& slots, const T
   MILLRACE_RETURN_IF_ERROR(ctx.out(slots.weight).resize(DType::kFloat32, {1, 1}));
   *ctx.out(slots.weight).data<float>() = 0;
   MILLRACE_RETURN_IF_ERROR(ctx.out(slots.map).resize(DType::kInt64, {1, 3}));
-  constexpr int64_t kNothing[] = {0, 1, 1};  // the gradient op recognises it by the weight of 0
+  constexpr int64_t kNothing[] = {0, 1, 1};  // the gradient op recognizes it by the weight of 0
   std::copy_n(kNothing, 3, ctx.out(slots.map).data<int64_t>());
   set_lods_of_ones(ctx, slots, 1);
   return Ok();

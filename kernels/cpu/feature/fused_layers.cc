@@ -74,7 +74,8 @@ StatusOr<Kernel> fusion_repeated_fc_relu(const KernelSetup& op) {
                                   state->work.output_or_take<T>(target, static_cast<size_t>(k % 2),
                                                                 shape.rows * shape.columns));
         MILLRACE_RETURN_IF_ERROR(state->gemm(ctx.device(), shape, from, w.data<T>(), to));
-        finish_layer(ctx.in(args.bias, k).data<T>(), true, shape.rows, shape.columns, to);
+        finish_layer(ctx.in(args.bias, k).data<T>(), /*rectify=*/true, shape.rows, shape.columns,
+                     to);
         from = to;
       }
       return Ok();
@@ -133,7 +134,7 @@ struct FcLayerNorm {
   double epsilon = 0;
 };
 
-// The product of X and W, and the rows that are normalised.
+// The product of X and W, and the rows that are normalized.
 struct FcLayerNormShape {
   GemmShape product;
   LayerNormRows rows;

@@ -142,7 +142,7 @@ Status sample_leaf(const LayerSampler& s, const I* path, const I* nodes, uint64_
     for (int64_t k = 0; k < s.drawn[layer]; ++k) {
       const int64_t node =
           there ? static_cast<int64_t>(nodes[begin + taken[static_cast<size_t>(k) + 1]]) : 0;
-      MILLRACE_RETURN_IF_ERROR(write_sample(to, at++, node, false, there));
+      MILLRACE_RETURN_IF_ERROR(write_sample(to, at++, node, /*right=*/false, there));
     }
   }
   return Ok();

@@ -145,7 +145,7 @@ StatusOr<Kernel> cross_entropy_grad(const KernelSetup& op) {
     if (!g) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed(ctx, label, "Label"));
     if (soft) return soft_backward(ctx, *g.x, *given, *g.from, *g.to);
-    return hard_backward(ctx, *given, *g.from, ignored, *g.to, *g.x, true);
+    return hard_backward(ctx, *given, *g.from, ignored, *g.to, *g.x, /*match_is_x=*/true);
   });
 }
 
@@ -164,7 +164,7 @@ StatusOr<Kernel> cross_entropy_grad2(const KernelSetup& op) {
     if (!out.initialized() || out.dtype() != p->dtype())
       return ctx.error("XShape must hold the shape of X, found {}", describe(out));
     MILLRACE_RETURN_IF_ERROR(check_rows(ctx, *p, "MatchX", out, rows_of(out).count));
-    return hard_backward(ctx, *to, *dloss, ignored, out, *p, false);
+    return hard_backward(ctx, *to, *dloss, ignored, out, *p, /*match_is_x=*/false);
   });
 }
 

@@ -13,7 +13,7 @@ namespace millrace::kernels {
 
 namespace detail {
 
-/// The loop itself, apart from the kernel so that it vectorises: formula is a local copy, and in
+/// The loop itself, apart from the kernel so that it vectorizes: formula is a local copy, and in
 /// and out are plain pointers.
 template <typename T, typename Formula, typename... In>
 void map_loop(const Formula& formula, int64_t count, T* out, const In*... in) {

@@ -117,9 +117,11 @@ StatusOr<Kernel> dist_grad(const KernelSetup& op) {
         slopes[i] = static_cast<T>(factor * slope(args.p, static_cast<double>(a - b), norm));
       });
       if (Tensor* const dx = ctx.find_out(dx_arg))
-        run_copied_grad(ctx.device(), nest, kOfX, false, slopes, dx->data<T>(), dx->numel());
+        run_copied_grad(ctx.device(), nest, kOfX, /*negative=*/false, slopes, dx->data<T>(),
+                        dx->numel());
       if (Tensor* const dy = ctx.find_out(dy_arg))
-        run_copied_grad(ctx.device(), nest, kOfY, true, slopes, dy->data<T>(), dy->numel());
+        run_copied_grad(ctx.device(), nest, kOfY, /*negative=*/true, slopes, dy->data<T>(),
+                        dy->numel());
       return Ok();
     });
   });

@@ -131,9 +131,9 @@ StatusOr<Kernel> inverse_kernel(const KernelSetup& op) {
     SquareMatrix b;
     return each_square(ctx, *from, "Input", *to,
                        [&](size_t n, const auto* in, auto* result, int64_t /*offset*/) {
-                         load_square(in, n, false, a);
+                         load_square(in, n, /*transposed=*/false, a);
                          if (!invert(a, n, b)) return false;
-                         store_square(b, n, false, result);
+                         store_square(b, n, /*transposed=*/false, result);
                          return true;
                        });
   });
@@ -159,17 +159,17 @@ StatusOr<Kernel> inverse_grad(const KernelSetup& op) {
     SquareMatrix a;
     SquareMatrix b;
     SquareMatrix product;
-    return each_square(ctx, *from, "Output", *to,
-                       [&](size_t n, const auto* in, auto* result, int64_t offset) {
-                         using T = std::remove_pointer_t<decltype(result)>;
-                         load_square(in, n, false, a);
-                         load_square(grad->data<T>() + offset, n, false, b);
-                         multiply_squares(a, true, b, false, n, product);
-                         multiply_squares(product, false, a, true, n, b);
-                         for (double& element : b) element = -element;
-                         store_square(b, n, false, result);
-                         return true;
-                       });
+    return each_square(
+        ctx, *from, "Output", *to, [&](size_t n, const auto* in, auto* result, int64_t offset) {
+          using T = std::remove_pointer_t<decltype(result)>;
+          load_square(in, n, /*transposed=*/false, a);
+          load_square(grad->data<T>() + offset, n, /*transposed=*/false, b);
+          multiply_squares(a, /*a_transposed=*/true, b, /*b_transposed=*/false, n, product);
+          multiply_squares(product, /*a_transposed=*/false, a, /*b_transposed=*/true, n, b);
+          for (double& element : b) element = -element;
+          store_square(b, n, /*transposed=*/false, result);
+          return true;
+        });
   });
 }
 
@@ -206,27 +206,26 @@ StatusOr<Kernel> cholesky_grad(const KernelSetup& op) {
     SquareMatrix a;
     SquareMatrix b;
     SquareMatrix c;
-    return each_square(ctx, *from, "Out", *to,
-                       [&](size_t n, const auto* in, auto* result, int64_t offset) {
-                         using T = std::remove_pointer_t<decltype(result)>;
-                         load_square(in, n, upper, a);
-                         load_square(grad->data<T>() + offset, n, upper, b);
-                         multiply_squares(a, true, b, false, n, c);
-                         for (size_t i = 0; i < n; ++i) {
-                           c[i * n + i] /= 2;
-                           for (size_t j = i + 1; j < n; ++j) c[i * n + j] = 0;
-                         }
-                         SquareMatrix factor = a;
-                         if (!invert(factor, n, b)) return false;
-                         multiply_squares(b, true, c, false, n, a);
-                         multiply_squares(a, false, b, false, n, c);
-                         for (size_t i = 0; i < n; ++i) {
-                           for (size_t j = 0; j < n; ++j)
-                             a[i * n + j] = (c[i * n + j] + c[j * n + i]) / 2;
-                         }
-                         store_square(a, n, false, result);
-                         return true;
-                       });
+    return each_square(
+        ctx, *from, "Out", *to, [&](size_t n, const auto* in, auto* result, int64_t offset) {
+          using T = std::remove_pointer_t<decltype(result)>;
+          load_square(in, n, upper, a);
+          load_square(grad->data<T>() + offset, n, upper, b);
+          multiply_squares(a, /*a_transposed=*/true, b, /*b_transposed=*/false, n, c);
+          for (size_t i = 0; i < n; ++i) {
+            c[i * n + i] /= 2;
+            for (size_t j = i + 1; j < n; ++j) c[i * n + j] = 0;
+          }
+          SquareMatrix factor = a;
+          if (!invert(factor, n, b)) return false;
+          multiply_squares(b, /*a_transposed=*/true, c, /*b_transposed=*/false, n, a);
+          multiply_squares(a, /*a_transposed=*/false, b, /*b_transposed=*/false, n, c);
+          for (size_t i = 0; i < n; ++i) {
+            for (size_t j = 0; j < n; ++j) a[i * n + j] = (c[i * n + j] + c[j * n + i]) / 2;
+          }
+          store_square(a, n, /*transposed=*/false, result);
+          return true;
+        });
   });
 }
 

@@ -69,7 +69,7 @@ struct MulSetup {
                        ctx.out(out).raw(), accumulate);
   }
 
-  // Initialises the result with the summand, which may share its memory.
+  // Initializes the result with the summand, which may share its memory.
   static Status begin_with(const KernelContext& ctx, const Tensor* summand, Tensor& result) {
     if (summand == nullptr || summand->dtype() != result.dtype() ||
         summand->numel() != result.numel()) {
@@ -113,8 +113,10 @@ MulSetup mul_setup(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> mul(const KernelSetup& op) {
-  return Kernel([setup = mul_setup(op), product = MatrixProduct(1.0F, wants_bf16(op))](
-                    const KernelContext& ctx) { return setup.forward(ctx, product, false); });
+  return Kernel([setup = mul_setup(op),
+                 product = MatrixProduct(1.0F, wants_bf16(op))](const KernelContext& ctx) {
+    return setup.forward(ctx, product, /*accumulate=*/false);
+  });
 }
 StatusOr<Kernel> mul_grad(const KernelSetup& op) {
   return Kernel([setup = mul_setup(op), for_x = MatrixProduct(1.0F, wants_bf16(op)),
@@ -125,7 +127,7 @@ StatusOr<Kernel> mul_grad(const KernelSetup& op) {
 
 StatusOr<Kernel> mv(const KernelSetup& op) {
   return Kernel([setup = MulSetup(op, "Vec"), product = MatrixProduct()](const KernelContext& ctx) {
-    return setup.forward(ctx, product, false);
+    return setup.forward(ctx, product, /*accumulate=*/false);
   });
 }
 StatusOr<Kernel> mv_grad(const KernelSetup& op) {
@@ -163,7 +165,7 @@ StatusOr<Kernel> addmm(const KernelSetup& op) {
           });
           return Ok();
         }));
-        return setup.forward(ctx, product, true);
+        return setup.forward(ctx, product, /*accumulate=*/true);
       });
 }
 
@@ -181,7 +183,8 @@ StatusOr<Kernel> addmm_grad(const KernelSetup& op) {
       MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(dout.dtype(), [&](auto tag) {
         using T = typename decltype(tag)::type;
         T* const to = dinput->data<T>();
-        run_copied_grad(ctx.device(), nest, kOfY, false, dout.data<T>(), to, dinput->numel());
+        run_copied_grad(ctx.device(), nest, kOfY, /*negative=*/false, dout.data<T>(), to,
+                        dinput->numel());
         scaled(to, dinput->numel(), beta, to);
         return Ok();
       }));

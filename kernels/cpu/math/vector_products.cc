@@ -77,7 +77,7 @@ T dot_of(const T* x, const T* y, int64_t count) {
 
 StatusOr<Kernel> dot(const KernelSetup& op) {
   return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_RETURN_IF_ERROR(args.check(ctx, true, 0));
+    MILLRACE_RETURN_IF_ERROR(args.check(ctx, /*same_dims=*/true, 0));
     const Tensor& x = ctx.in(args.x);
     return dispatch<NumberTypes>(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -95,7 +95,7 @@ StatusOr<Kernel> dot_grad(const KernelSetup& op) {
   return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(args.x);
     const VectorProductsRows rows = rows_of(x);
-    MILLRACE_RETURN_IF_ERROR(args.check(ctx, true, rows.count));
+    MILLRACE_RETURN_IF_ERROR(args.check(ctx, /*same_dims=*/true, rows.count));
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const T* const dout = ctx.in(args.dout).data<T>();
@@ -171,7 +171,7 @@ struct CrossArgs : VectorProductsArgs {
 
   // Checks the operands, and the gradient of Out if it must have `count` elements.
   [[nodiscard]] StatusOr<Triples> triples(const KernelContext& ctx, int64_t count) const {
-    MILLRACE_RETURN_IF_ERROR(check(ctx, true, count));
+    MILLRACE_RETURN_IF_ERROR(check(ctx, /*same_dims=*/true, count));
     return triples_of(ctx.in(x), dim);
   }
 
@@ -248,7 +248,7 @@ BroadcastNest kron_nest(const Tensor& x, const Tensor& y) {
 StatusOr<Kernel> kron(const KernelSetup& op) {
   return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
     const auto& [x, y] = args.operands(ctx);
-    MILLRACE_RETURN_IF_ERROR(args.check(ctx, false, 0));
+    MILLRACE_RETURN_IF_ERROR(args.check(ctx, /*same_dims=*/false, 0));
     return dispatch<NumberTypes>(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       run_binary(ctx.device(), kron_nest(x, y), kBinaryLoops<VectorProductsProduct, T>, x.data<T>(),
@@ -261,7 +261,7 @@ StatusOr<Kernel> kron(const KernelSetup& op) {
 StatusOr<Kernel> kron_grad(const KernelSetup& op) {
   return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
     const auto& [x, y] = args.operands(ctx);
-    MILLRACE_RETURN_IF_ERROR(args.check(ctx, false, x.numel() * y.numel()));
+    MILLRACE_RETURN_IF_ERROR(args.check(ctx, /*same_dims=*/false, x.numel() * y.numel()));
     const BroadcastNest nest = kron_nest(x, y);
     return with_gradient<FloatTypes>(ctx, args, [&]<typename T>(const T* dout) {
       if (Tensor* const dx = ctx.find_out(args.dx)) {

@@ -262,7 +262,7 @@ Status put_counts(const KernelContext& ctx, const MapSlots& slots, const MapRule
     }
     offsets.push_back(static_cast<int64_t>(hits.size()) / 2);
   }
-  MILLRACE_RETURN_IF_ERROR(put_int32(ctx.find_out(slots.out_counts), objects, true));
+  MILLRACE_RETURN_IF_ERROR(put_int32(ctx.find_out(slots.out_counts), objects, /*column=*/true));
   MILLRACE_RETURN_IF_ERROR(put_rows(ctx.find_out(slots.out_hits), hits, 2, offsets));
   return put_rows(ctx.find_out(slots.out_misses), misses, 2, offsets);
 }

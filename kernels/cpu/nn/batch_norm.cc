@@ -76,7 +76,7 @@ void use_statistics(const BatchNormForward<T>& f, const BatchNormAttrs& attrs, i
     f.saved_deviation[c] = C{1} / std::sqrt(f.saved_deviation[c] + static_cast<C>(attrs.epsilon));
 }
 
-// Factor and summand of the normalised elements.
+// Factor and summand of the normalized elements.
 template <typename T>
 void find_factors(const BatchNormForward<T>& f, int64_t begin, int64_t end, Compute<T>* factor,
                   Compute<T>* summand) {
@@ -88,7 +88,7 @@ void find_factors(const BatchNormForward<T>& f, int64_t begin, int64_t end, Comp
 }
 
 template <typename T>
-void normalise(const BatchNormForward<T>& f, const BatchNormAttrs& attrs, const ChannelLayout& l,
+void normalize(const BatchNormForward<T>& f, const BatchNormAttrs& attrs, const ChannelLayout& l,
                Compute<T>* factor, Compute<T>* summand, int64_t begin, int64_t end) {
   using C = Compute<T>;
   find_factors(f, begin, end, factor, summand);
@@ -247,7 +247,7 @@ Status run_forward(const KernelContext& ctx, const BatchNormArgs& args,
   l.for_channels(ctx.device(), [&](int64_t begin, int64_t end) {
     if (!attrs.global) channel_moments(l, begin, end, f.x, f.saved_mean, f.saved_deviation);
     use_statistics(f, attrs, begin, end);
-    normalise(f, attrs, l, scratch + 2 * n, scratch + 3 * n, begin, end);
+    normalize(f, attrs, l, scratch + 2 * n, scratch + 3 * n, begin, end);
   });
   return Ok();
 }

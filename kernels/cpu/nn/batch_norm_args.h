@@ -4,7 +4,7 @@
 
 namespace millrace::kernels {
 
-/// The arguments that batch_norm, sync_batch_norm and fused ops with a batch normalisation have in
+/// The arguments that batch_norm, sync_batch_norm and fused ops with a batch normalization have in
 /// common, on the CPU and on a GPU. X and Y are images of the same dims and dtype; the others have
 /// one element per channel, f32 where the images are 16-bit floats and their dtype otherwise.
 struct BatchNormForwardArgs {
@@ -22,7 +22,7 @@ struct BatchNormForwardArgs {
   ArgIndex x;                           ///< images
   ArgIndex scale, bias;                 ///< optional; 1 and 0 if absent
   ArgIndex mean, variance;              ///< running statistics before the step
-  ArgIndex y;                           ///< normalised images
+  ArgIndex y;                           ///< normalized images
   ArgIndex mean_out, variance_out;      ///< running statistics after it; often the same vars
   ArgIndex saved_mean, saved_variance;  ///< of this batch, for the gradient; the latter holds
                                         ///< 1 / sqrt(variance + epsilon)

@@ -114,7 +114,7 @@ void run_blocks(CpuDevice& device, const BatchNormGrad<float>& g, const Fused<fl
   for_norm_columns(device, l, [&](int64_t begin, int64_t end) { loop(norm, begin, end); });
 }
 
-// The incoming gradient of the normalisation, written to `to`, which may share memory with an
+// The incoming gradient of the normalization, written to `to`, which may share memory with an
 // operand.
 template <typename T>
 void add_and_mask(CpuDevice& device, const Fused<T>& fused, const T* dy, int64_t count, T* to) {

@@ -2,26 +2,26 @@
 
 #include "kernels/cpu/nn/channel_moments.h"
 
-// The gradient of batch normalisation over row-major images, for the ops that contain one:
+// The gradient of batch normalization over row-major images, for the ops that contain one:
 // batch_norm, sync_batch_norm and inplace_abn. Images in blocks of channels have loops of their own
 // (norm_columns.h).
 namespace millrace::kernels {
 
-/// Maker of the kernel of batch_norm, for ops that contain a batch normalisation.
+/// Maker of the kernel of batch_norm, for ops that contain a batch normalization.
 /// The schema is that of batch_norm (ops/nn/batch_norm.cc). Errors: those of the maker of
 /// batch_norm.
 StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op);
 /// Maker of the kernel of its gradient.
 StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op);
 
-/// Operands of the gradient of a batch normalisation; vectors have one element per channel, absent
+/// Operands of the gradient of a batch normalization; vectors have one element per channel, absent
 /// operands are null.
 /// T is the type of the images and of their gradients; vectors and sums have type Compute<T>, which
 /// is f32 for 16-bit images.
 template <typename T>
 struct BatchNormGrad {
   using C = Compute<T>;
-  const T* x;          ///< images, normalised by the forward op
+  const T* x;          ///< images, normalized by the forward op
   const T* dy;         ///< gradient of the result, with the dims of x
   const C* scale;      ///< null: 1
   const C* mean;       ///< that the forward op subtracted
@@ -81,7 +81,7 @@ void batch_norm_gradient(const BatchNormGrad<T>& g, const ChannelLayout& l, int6
     });
     return;
   }
-  // Subtracts the mean of dy and the component of dy along the normalised x.
+  // Subtracts the mean of dy and the component of dy along the normalized x.
   map_channel_range(l, begin, end, g.dx, [x, dy, mean, factor, shift, tilt](int64_t c) {
     return
         [x, dy, middle = mean[c], times = factor[c], less = shift[c], slope = tilt[c]](int64_t at) {

@@ -11,7 +11,7 @@
 namespace millrace::kernels {
 
 /// sums[c] = sum of f(c)(position) over channel c. f(c) returns a function that captures the
-/// constants of the channel by value, so that the loops vectorise. A position is an offset in
+/// constants of the channel by value, so that the loops vectorize. A position is an offset in
 /// elements into the image tensor; C is the type in which sums are computed.
 template <typename C, typename F>
 void sum_channel_range(const ChannelLayout& l, int64_t begin, int64_t end, C* sums, F&& f) {

@@ -44,7 +44,7 @@ StatusOr<dnn::Convolution> describe_convolution(const ConvAttrs& attrs, const Te
                                                 const Tensor& weights, const Tensor& dst);
 /// True if padding is negative, which cuts off the border; the library does not support that.
 bool cuts_border(const dnn::Convolution& spec);
-/// Sets the layout of a result, and initialises it with the summand, if there is one, whose layout
+/// Sets the layout of a result, and initializes it with the summand, if there is one, whose layout
 /// changes. Errors: kResource, kExecution.
 Status place_over(CpuDevice& device, Tensor* residual, const LayoutPtr& layout, Tensor& dst);
 /// The layout for the result that the primitive prefers; null if padding would cost the ops that

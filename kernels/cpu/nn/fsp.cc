@@ -77,8 +77,10 @@ StatusOr<Kernel> fsp_grad(const KernelSetup& op) {
     return dispatch<FloatTypes>(grad.x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const T* const g = dout.data<T>();
-      if (grad.dx != nullptr) spread(s, g, grad.y->data<T>(), false, grad.dx->data<T>());
-      if (grad.dy != nullptr) spread(s, g, grad.x->data<T>(), true, grad.dy->data<T>());
+      if (grad.dx != nullptr)
+        spread(s, g, grad.y->data<T>(), /*by_columns=*/false, grad.dx->data<T>());
+      if (grad.dy != nullptr)
+        spread(s, g, grad.x->data<T>(), /*by_columns=*/true, grad.dy->data<T>());
       return Ok();
     });
   });

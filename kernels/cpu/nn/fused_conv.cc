@@ -8,7 +8,7 @@
 #include "kernels/registry.h"
 
 // fused_conv2d: a convolution for inference with bias, batch_norm, another summand and a rectifier.
-// The normalisation is folded into a copy of the filter and into the bias.
+// The normalization is folded into a copy of the filter and into the bias.
 namespace millrace::kernels {
 namespace {
 
@@ -73,7 +73,7 @@ class FusedConv {
     }
     if (filter.dtype() != DType::kFloat32) {
       return {StatusCode::kUnimplemented,
-              "fused_conv2d with a normalisation is for f32, found " + describe(filter)};
+              "fused_conv2d with a normalization is for f32, found " + describe(filter)};
     }
     MILLRACE_RETURN_IF_ERROR(fold(ctx, filter));
     ConvPass::Layouts own = layouts_;

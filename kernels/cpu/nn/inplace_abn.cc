@@ -5,7 +5,7 @@
 #include "kernels/cpu/nn/batch_norm_kernels.h"
 #include "kernels/registry.h"
 
-// The activation of inplace_abn and its inverse; the batch normalisation is that of batch_norm.
+// The activation of inplace_abn and its inverse; the batch normalization is that of batch_norm.
 namespace millrace::kernels {
 namespace inplace_abn_kernels {
 namespace {
@@ -58,10 +58,10 @@ std::pair<T, T> undo(const InplaceAbnAttrs& attrs, T y) {
 
 StatusOr<Kernel> inplace_abn(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const InplaceAbnAttrs attrs, read_attrs(op));
-  MILLRACE_ASSIGN_OR_RETURN(Kernel normalise, batch_norm_kernel(op));
+  MILLRACE_ASSIGN_OR_RETURN(Kernel normalize, batch_norm_kernel(op));
   const ArgIndex y = op.output("Y");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_RETURN_IF_ERROR(normalise(ctx));
+    MILLRACE_RETURN_IF_ERROR(normalize(ctx));
     Tensor& out = ctx.out(y);
     return dispatch<FloatTypes>(out.dtype(), [&](auto tag) {
       activate<typename decltype(tag)::type>(attrs, out.values<typename decltype(tag)::type>());
@@ -85,7 +85,7 @@ struct InplaceAbnArgs {
   ArgIndex dx, dscale, dbias;
 };
 
-// The normalised X, from Y, and the gradient before the activation.
+// The normalized X, from Y, and the gradient before the activation.
 template <typename T>
 void restore(const InplaceAbnAttrs& attrs, const ChannelLayout& l, const T* y, const T* dy,
              const T* scale, const T* bias, T* normal, T* slope) {
@@ -118,7 +118,7 @@ Status run_gradient(const KernelContext& ctx, const InplaceAbnArgs& args,
   MILLRACE_ASSIGN_OR_RETURN(g.scale, channel_values<T>(ctx.find_in(args.scale), "Scale", n));
   MILLRACE_ASSIGN_OR_RETURN(bias, channel_values<T>(ctx.find_in(args.bias), "Bias", n));
   restore(attrs, l, y->data<T>(), dy.data<T>(), g.scale, bias, normal, slope);
-  // X is known in normalised form only: uses batch_norm's formulas with mean 0 and deviation 1, and
+  // X is known in normalized form only: uses batch_norm's formulas with mean 0 and deviation 1, and
   // multiplies the factor of dx by the true deviation.
   MILLRACE_ASSIGN_OR_RETURN(
       const T* const given,

@@ -14,7 +14,7 @@ namespace millrace::kernels {
 /// begin_norm_axis divides the dims into those of `count` and those of `width`.
 struct LayerNormRows {
   int64_t count = 1;  ///< number of rows
-  int64_t width = 1;  ///< elements of a row, normalised together
+  int64_t width = 1;  ///< elements of a row, normalized together
 };
 
 /// Minimum number of rows that justifies another thread.

@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/layouts.h"
 
-/// Batch normalisation of images in blocks of channels. It processes a few channels (a column) at a
+/// Batch normalization of images in blocks of channels. It processes a few channels (a column) at a
 /// time from start to end, so that the data of a column stays in the L2 cache. The functions of
 /// namespace `detail` are inlined into loops for specific processors (wide_loops.h).
 namespace millrace::kernels {
@@ -36,7 +36,7 @@ struct NormForward {
 /// is not above 0 (if y is not null).
 struct NormBackward {
   ChannelBlocks l;                   ///< layout of all images
-  const float* x = nullptr;          ///< images that the forward op normalised
+  const float* x = nullptr;          ///< images that the forward op normalized
   const float* y = nullptr;          ///< result of the rectifier; null: no rectifier
   const float* dy = nullptr;         ///< incoming gradient
   const float* more = nullptr;       ///< second summand of the incoming gradient

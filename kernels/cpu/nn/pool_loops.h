@@ -9,7 +9,7 @@
 #include "kernels/device.h"
 
 // Loops of poolings. Lanes are adjacent output positions of a line, or the channels of a pixel;
-// operations on several lanes at once are vectorised.
+// operations on several lanes at once are vectorized.
 namespace millrace::kernels {
 
 /// How a pooling joins elements: by maximum, starting from the lowest float, also for float64 (the

@@ -52,7 +52,7 @@ StatusOr<SpectralNormShape> shape_of(const Tensor& weight, int64_t dim) {
 }
 
 template <typename T>
-void normalise(std::vector<T>& v, T epsilon) {
+void normalize(std::vector<T>& v, T epsilon) {
   T squares = 0;
   for (const T value : v) squares += value * value;
   const T norm = std::sqrt(squares) + epsilon;
@@ -77,12 +77,12 @@ Singular<T> iterate(const SpectralNormShape& s, const SpectralNormAttrs& attrs, 
     s.for_elements([&](int64_t at, int64_t r, int64_t c) {
       found.v[static_cast<size_t>(c)] += w[at] * found.u[static_cast<size_t>(r)];
     });
-    normalise(found.v, epsilon);
+    normalize(found.v, epsilon);
     std::fill(found.u.begin(), found.u.end(), T{0});
     s.for_elements([&](int64_t at, int64_t r, int64_t c) {
       found.u[static_cast<size_t>(r)] += w[at] * found.v[static_cast<size_t>(c)];
     });
-    normalise(found.u, epsilon);
+    normalize(found.u, epsilon);
   }
   s.for_elements([&](int64_t at, int64_t r, int64_t c) {
     found.sigma += found.u[static_cast<size_t>(r)] * w[at] * found.v[static_cast<size_t>(c)];

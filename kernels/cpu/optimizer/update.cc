@@ -13,7 +13,7 @@ bool is_half(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBfloat16;
 }
 
-// Returns the output, initialised with the value of the input.
+// Returns the output, initialized with the value of the input.
 StatusOr<Tensor*> in_place(const KernelContext& ctx, ArgIndex in, ArgIndex out, const char* slot) {
   const Tensor* const from = ctx.find_in(in);
   if (from == nullptr || !from->initialized())
@@ -137,7 +137,8 @@ StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlo
   if (half && slots.master) {
     MILLRACE_ASSIGN_OR_RETURN(t.master,
                               in_place(ctx, slots.master, slots.master_out, "MasterParam"));
-    MILLRACE_RETURN_IF_ERROR(check_like(ctx, *t.param, *t.master, "MasterParam", true));
+    MILLRACE_RETURN_IF_ERROR(
+        check_like(ctx, *t.param, *t.master, "MasterParam", /*states_are_float=*/true));
   }
   for (const auto& [in, out] : slots.states) {
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const state, in_place(ctx, in, out, "a state"));

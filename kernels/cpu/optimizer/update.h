@@ -29,7 +29,7 @@
 ///
 /// with one more `T&` for each state. A formula that treats the rows missing from a sparse gradient
 /// differently has a function for_absent_rows() that returns their formula. A formula should avoid
-/// branches on data, so that its loop vectorises.
+/// branches on data, so that its loop vectorizes.
 namespace millrace::kernels::optimizer {
 
 /// What a sparse gradient does to the rows that it does not contain.
@@ -93,7 +93,7 @@ namespace detail {
 inline constexpr int64_t kRowsAhead = 12;
 
 /// Calls the formula for each element. __restrict: param, grad and states never overlap, which lets
-/// the loop vectorise.
+/// the loop vectorize.
 template <typename T, typename Formula, typename... States>
 void apply(const Formula& formula, int64_t count, T* __restrict param, const T* __restrict grad,
            States* __restrict... states) {

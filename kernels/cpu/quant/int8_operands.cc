@@ -81,7 +81,7 @@ Status Int8Operands::update(const KernelContext& ctx) {
   if (seen_ == nullptr || weights.layout() != seen_ || given != given_) {
     MILLRACE_ASSIGN_OR_RETURN(seen_, mark_seen(weights));
     given_ = std::move(given);
-    MILLRACE_RETURN_IF_ERROR(quantise(weights));
+    MILLRACE_RETURN_IF_ERROR(quantize(weights));
     ++version_;
   }
   fits_ = dnn::multiplies_int8() && weights_fit_ && is_usable_scale(scale_);
@@ -103,7 +103,7 @@ StatusOr<std::vector<float>> Int8Operands::values_of(const KernelContext& ctx, A
   return std::vector<float>(first, first + values->numel());
 }
 
-Status Int8Operands::quantise(const Tensor& weights) {
+Status Int8Operands::quantize(const Tensor& weights) {
   scales_ = given_;
   if (scales_.empty()) {
     scales_.assign(channel_wise_ ? static_cast<size_t>(weights.dim(channel_dim_)) : 1, 0.0F);

@@ -26,7 +26,7 @@ class Int8Operands {
   /// \param channel_dim   dim of the weights that counts output channels: 0, or 1 for matrices
   Int8Operands(const KernelSetup& op, llvm::StringRef weights_slot, size_t channel_dim);
 
-  /// Reads the scales, quantises the weights if they have changed, and writes OutWeightScale.
+  /// Reads the scales, quantizes the weights if they have changed, and writes OutWeightScale.
   /// Errors: element types or counts that do not fit; kResource.
   Status update(const KernelContext& ctx);
   /// Changes whenever integers() or a scale changes, so that what was made of them is outdated.
@@ -58,7 +58,7 @@ class Int8Operands {
   StatusOr<std::vector<float>> values_of(const KernelContext& ctx, ArgIndex arg, const char* slot,
                                          const Tensor& weights) const;
   /// Finds the scales if none are given, and fills integers_.
-  Status quantise(const Tensor& weights);
+  Status quantize(const Tensor& weights);
   /// Calls body(output channel, first element, count) for runs of weights of one channel.
   template <typename Body>
   void for_runs(const Tensor& weights, Body&& body) const;

@@ -6,11 +6,11 @@
 #include "kernels/kernel.h"
 
 /// Counter-based random bits: bits i of a stream depend on the key of the stream and i only. Loops
-/// over them vectorise, and the numbers do not depend on the number of threads.
+/// over them vectorize, and the numbers do not depend on the number of threads.
 namespace millrace::kernels {
 
 /// 64 bits: number `index` of the stream with this key. Neighbouring keys and indices produce
-/// unrelated bits (the finaliser of splitmix64, keyed twice).
+/// unrelated bits (the finalizer of splitmix64, keyed twice).
 inline uint64_t random_bits(uint64_t key, uint64_t index) {
   uint64_t x = key + index * 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;

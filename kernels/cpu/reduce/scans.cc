@@ -28,7 +28,7 @@ struct SumOptions {
   }
 };
 
-// Sequential along the axis, vectorised over the inner dims. out may be x.
+// Sequential along the axis, vectorized over the inner dims. out may be x.
 template <typename T>
 void running_sum(const Extent& extent, bool exclusive, bool reverse, const T* x, T* out) {
   const int64_t inner = extent.inner;

@@ -84,7 +84,7 @@ enum class TotalsTest { kFinite, kInfinite, kNan };
 template <TotalsTest kTest, typename T>
 bool holds(const T* values, int64_t count) {
   if constexpr (std::is_integral_v<T>) return kTest == TotalsTest::kFinite;
-  // No early exit, so that the loop vectorises.
+  // No early exit, so that the loop vectorizes.
   bool found = false;
   for (int64_t i = 0; i < count; ++i) {
     const auto value = static_cast<Compute<T>>(values[i]);

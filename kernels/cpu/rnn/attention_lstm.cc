@@ -128,7 +128,7 @@ void weigh_rows_by_cells(const AttentionLstmTensors& t, const T* cells, const T*
     const T summand = element_or<T>(t.scalar_bias, T(0));
     for (int64_t r = 0; r < count; ++r) shares[r] = std::max(shares[r] * factor + summand, T(0));
   }
-  masked_softmax(shares, static_cast<const T*>(nullptr), false, count);
+  masked_softmax(shares, static_cast<const T*>(nullptr), /*mask_advances=*/false, count);
 }
 
 // Order of the gates: forget, input, output, candidate.

@@ -3,7 +3,7 @@
 #include "kernels/cpu/rnn/dense_tensors.h"
 #include "kernels/cpu/sequence/gate_activation.h"
 
-// The cells of the op `rnn` (dense_rnn.h), one row of the batch at a time; the products with the
+// The cells of the op `rnn` (dense_rnn.cc), one row of the batch at a time; the products with the
 // weights are done for all rows together before. T is float or double.
 namespace millrace::kernels::rnn {
 

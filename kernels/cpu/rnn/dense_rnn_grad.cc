@@ -105,8 +105,9 @@ template <typename T>
 void DenseRnnGradBackward<T>::step(const DensePart<T>& part, int64_t i, const T* dout) {
   const int64_t gates = s.gates() * s.size;
   const int64_t time = part.backwards ? t.length - 1 - i : i;
-  const T* const before = state_before(part, i, false);
-  const T* const cell_before = s.mode == Mode::kLstm ? state_before(part, i, true) : nullptr;
+  const T* const before = state_before(part, i, /*cells=*/false);
+  const T* const cell_before =
+      s.mode == Mode::kLstm ? state_before(part, i, /*cells=*/true) : nullptr;
   for (int64_t b = 0; b < t.batch; ++b) {
     const int64_t row = time * t.batch + b;
     T* const to = dgates + row * gates;
@@ -167,7 +168,8 @@ Status DenseRnnGradBackward<T>::weights(const DensePart<T>& part, const T* input
     MILLRACE_ASSIGN_OR_RETURN(T* const before, state.work.take<T>(kBefore, t.rows() * s.size));
     for (int64_t i = 0; i < t.length; ++i) {
       const int64_t time = part.backwards ? t.length - 1 - i : i;
-      std::copy_n(state_before(part, i, false), t.batch * s.size, before + time * t.batch * s.size);
+      std::copy_n(state_before(part, i, /*cells=*/false), t.batch * s.size,
+                  before + time * t.batch * s.size);
     }
     MILLRACE_RETURN_IF_ERROR(state.gemm(
         ctx.device(), {.rows = gates, .columns = s.size, .inner = t.rows(), .a_transposed = true},

@@ -60,7 +60,7 @@ struct FusedLstm {
 
 StatusOr<Kernel> make_fused_lstm(const KernelSetup& op, bool from_table) {
   auto state = std::make_shared<FusedLstm>();
-  state->settings = lstm_settings(op, false);
+  state->settings = lstm_settings(op, /*projected=*/false);
   state->settings.biased_input = from_table;
   const ArgIndex x = op.input(from_table ? "Ids" : "X");
   const ArgIndex first = op.input(from_table ? "Embeddings" : "WeightX");
@@ -93,10 +93,10 @@ StatusOr<Kernel> make_fused_lstm(const KernelSetup& op, bool from_table) {
 }
 
 StatusOr<Kernel> fusion_lstm(const KernelSetup& op) {
-  return make_fused_lstm(op, false);
+  return make_fused_lstm(op, /*from_table=*/false);
 }
 StatusOr<Kernel> fused_embedding_fc_lstm(const KernelSetup& op) {
-  return make_fused_lstm(op, true);
+  return make_fused_lstm(op, /*from_table=*/true);
 }
 
 StatusOr<Kernel> fusion_gru(const KernelSetup& op) {

@@ -45,7 +45,7 @@ StatusOr<CrfInputs> crf_inputs(const KernelContext& ctx, ArgIndex emission, ArgI
 }
 
 template <typename T>
-T normalise(T* x, int64_t count) {
+T normalize(T* x, int64_t count) {
   T sum = 0;
   for (int64_t i = 0; i < count; ++i) sum += x[i];
   for (int64_t i = 0; i < count; ++i) x[i] /= sum;
@@ -87,7 +87,7 @@ T forward(const Scores<T>& s, const int64_t* labels, int64_t rows, T* exps, T* a
       }
       for (int64_t i = 0; i < tags; ++i) a[i] *= e[i];
     }
-    log_sum += most + std::log(normalise(a, tags));
+    log_sum += most + std::log(normalize(a, tags));
   }
   T last = 0;
   for (int64_t i = 0; i < tags; ++i) last += alpha[(rows - 1) * tags + i] * s.end()[i];
@@ -191,7 +191,7 @@ void backward(const Scores<T>& s, const int64_t* labels, int64_t rows, const T* 
       }
       dtransition[(labels[r - 1] + 2) * tags + labels[r]] -= dloss;
     }
-    normalise(beta, tags);
+    normalize(beta, tags);
   }
 }
 

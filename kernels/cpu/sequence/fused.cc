@@ -93,10 +93,10 @@ StatusOr<Kernel> make_pooled_concat(const KernelSetup& op, bool counted) {
 }
 
 StatusOr<Kernel> fusion_seqpool_concat(const KernelSetup& op) {
-  return make_pooled_concat(op, false);
+  return make_pooled_concat(op, /*counted=*/false);
 }
 StatusOr<Kernel> fusion_seqpool_cvm_concat(const KernelSetup& op) {
-  return make_pooled_concat(op, true);
+  return make_pooled_concat(op, /*counted=*/true);
 }
 
 struct RowsTimesMatrix {

@@ -29,11 +29,11 @@ StatusOr<llvm::ArrayRef<int64_t>> level_of(const Tensor& tensor, const char* slo
 }  // namespace sequence_levels
 
 StatusOr<llvm::ArrayRef<int64_t>> sequences_of(const Tensor& tensor, const char* slot) {
-  return sequence_levels::level_of(tensor, slot, false);
+  return sequence_levels::level_of(tensor, slot, /*outermost=*/false);
 }
 
 StatusOr<llvm::ArrayRef<int64_t>> outer_sequences_of(const Tensor& tensor, const char* slot) {
-  return sequence_levels::level_of(tensor, slot, true);
+  return sequence_levels::level_of(tensor, slot, /*outermost=*/true);
 }
 
 StatusOr<LodLevel> outer_rows_of(const Tensor& tensor, const char* slot) {

@@ -193,10 +193,10 @@ StatusOr<Kernel> make_partial_grad(const KernelSetup& op, bool concat) {
 }
 
 StatusOr<Kernel> partial_concat_grad(const KernelSetup& op) {
-  return make_partial_grad(op, true);
+  return make_partial_grad(op, /*concat=*/true);
 }
 StatusOr<Kernel> partial_sum_grad(const KernelSetup& op) {
-  return make_partial_grad(op, false);
+  return make_partial_grad(op, /*concat=*/false);
 }
 
 }  // namespace

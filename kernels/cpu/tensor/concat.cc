@@ -67,7 +67,7 @@ StatusOr<Kernel> concat(const KernelSetup& op) {
       const Tensor& part = ctx.in(x, k);
       MILLRACE_RETURN_IF_ERROR(check_part(ctx, part, to, axis));
       const int64_t part_row = ops::dims_product(part.dims().drop_front(axis));
-      copy_strided(ctx.device(), bytes, rows_box(rows, part_row, whole_row, true),
+      copy_strided(ctx.device(), bytes, rows_box(rows, part_row, whole_row, /*into_whole=*/true),
                    to.raw() + offset * bytes, part.raw());
       offset += part_row;
     }
@@ -85,8 +85,8 @@ Status take_part(const KernelContext& ctx, const Tensor& whole, Tensor& part, si
   if (offset + part_row > whole_row)
     return ctx.error("the parts are longer than dim {} of {}", axis, describe(whole));
   const int64_t bytes = dtype_size(whole.dtype());
-  copy_strided(ctx.device(), bytes, rows_box(rows, part_row, whole_row, false), part.raw(),
-               whole.raw() + offset * bytes);
+  copy_strided(ctx.device(), bytes, rows_box(rows, part_row, whole_row, /*into_whole=*/false),
+               part.raw(), whole.raw() + offset * bytes);
   return Ok();
 }
 

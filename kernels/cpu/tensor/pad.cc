@@ -81,7 +81,8 @@ StatusOr<Kernel> make(const KernelSetup& op, llvm::StringRef small, Longs before
     MILLRACE_RETURN_IF_ERROR(
         check_ranks(ctx, from, to, before.empty() ? from.rank() : before.size()));
     if (from.numel() != to.numel()) MILLRACE_RETURN_IF_ERROR(fill_pad(ctx.device(), to, value));
-    copy_overlap(ctx.device(), overlap_of(from.dims(), to.dims(), start), true, to, from);
+    copy_overlap(ctx.device(), overlap_of(from.dims(), to.dims(), start), /*into_padded=*/true, to,
+                 from);
     return Ok();
   });
 }
@@ -99,7 +100,8 @@ StatusOr<Kernel> make_grad(const KernelSetup& op, llvm::StringRef small_grad, Lo
     start.resize(to->rank(), 0);
     MILLRACE_RETURN_IF_ERROR(
         check_ranks(ctx, *to, *from, before.empty() ? to->rank() : before.size()));
-    copy_overlap(ctx.device(), overlap_of(to->dims(), from->dims(), start), false, *to, *from);
+    copy_overlap(ctx.device(), overlap_of(to->dims(), from->dims(), start), /*into_padded=*/false,
+                 *to, *from);
     return Ok();
   });
 }

@@ -114,10 +114,10 @@ StatusOr<Kernel> make_roll(const KernelSetup& op, llvm::StringRef in, llvm::Stri
 }
 
 StatusOr<Kernel> roll(const KernelSetup& op) {
-  return make_roll(op, "X", "Out", false);
+  return make_roll(op, "X", "Out", /*backwards=*/false);
 }
 StatusOr<Kernel> roll_grad(const KernelSetup& op) {
-  return make_roll(op, "Out@GRAD", "X@GRAD", true);
+  return make_roll(op, "Out@GRAD", "X@GRAD", /*backwards=*/true);
 }
 
 }  // namespace

@@ -66,10 +66,11 @@ void around_pixel(const SliceDims& d, int64_t y, int64_t x, T guide, Body&& body
   const auto scaled = [](int64_t at, int64_t cells, int64_t pixels) {
     return (static_cast<T>(at) + T(0.5)) * static_cast<T>(cells) / static_cast<T>(pixels);
   };
-  const CellPair<T> across = cells_along(scaled(x, d.columns, d.width), d.columns, false);
-  const CellPair<T> down = cells_along(scaled(y, d.rows, d.height), d.rows, false);
+  const CellPair<T> across =
+      cells_along(scaled(x, d.columns, d.width), d.columns, /*smooth=*/false);
+  const CellPair<T> down = cells_along(scaled(y, d.rows, d.height), d.rows, /*smooth=*/false);
   const T depth = static_cast<T>(d.depth);
-  const CellPair<T> deep = cells_along(guide * depth, d.depth, true);
+  const CellPair<T> deep = cells_along(guide * depth, d.depth, /*smooth=*/true);
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 2; ++j) {
       const T plane = across.weight[i] * down.weight[j];

@@ -161,13 +161,13 @@ class CudaDevice final : public Device {
         cuda_status(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
                     "starting to record work"));
     recording_ = true;
-    scratch_->let_grow(false);
+    scratch_->let_grow(/*may=*/false);
     not_recorded_ = Ok();
     return Ok();
   }
   StatusOr<std::unique_ptr<Recording>> end_recording() override {
     recording_ = false;
-    scratch_->let_grow(true);
+    scratch_->let_grow(/*may=*/true);
     cudaGraph_t graph = nullptr;
     Status status = cuda_status(cudaStreamEndCapture(stream_, &graph), "recording work");
     for (std::byte* const data : std::exchange(released_, {})) (void)cudaFreeAsync(data, stream_);

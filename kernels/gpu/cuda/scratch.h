@@ -18,7 +18,7 @@ class Scratch {
   Scratch& operator=(const Scratch&) = delete;
 
   /// Errors: kResource, also if it would have to grow while it must not.
-  /// \returns at least that many bytes, not initialised
+  /// \returns at least that many bytes, not initialized
   StatusOr<void*> get(size_t bytes) {
     if (bytes <= bytes_) return data_.get();
     if (may_not_grow_)

@@ -5,7 +5,7 @@
 
 namespace millrace::gpu {
 
-/// What follows a convolution in a fused op: bias, batch normalisation with given statistics,
+/// What follows a convolution in a fused op: bias, batch normalization with given statistics,
 /// another image, and a rectifier. Call number i computes element i. y may be conv or residual.
 struct FinishConv {
   enum class Rectifier : int32_t { kNone, kRelu, kRelu6, kLeakyRelu };
@@ -15,9 +15,9 @@ struct FinishConv {
   uint32_t channels;      ///< the count of elements must be below 2^32
   uint32_t inner;         ///< pixels of one channel of one image
   const float* bias;      ///< one per channel; null: 0
-  const float* scale;     ///< of the normalisation, one per channel; null: 1
+  const float* scale;     ///< of the normalization, one per channel; null: 1
   const float* shift;     ///< null: 0
-  const float* mean;      ///< null: there is no normalisation
+  const float* mean;      ///< null: there is no normalization
   const float* variance;  ///< not null if mean is not
   float epsilon;          ///< added to the variance
   const float* residual;  ///< the dims of y; null: 0

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
-// Functors of normalisation by row on f32. Sums are kept in double, so that their order hardly
+// Functors of normalization by row on f32. Sums are kept in double, so that their order hardly
 // matters.
 namespace millrace::gpu {
 

@@ -3,14 +3,14 @@
 #include <cmath>
 #include <cstdint>
 
-// Functors of batch normalisation on f32 images. Sums are kept in double, so that their order,
+// Functors of batch normalization on f32 images. Sums are kept in double, so that their order,
 // which depends on the size of the team, hardly matters.
 namespace millrace::gpu {
 
-/// Images [batch, channels, inner] that are normalised by channel.
+/// Images [batch, channels, inner] that are normalized by channel.
 struct NormImages {
   int64_t batch;     ///< images
-  int64_t channels;  ///< each is normalised with statistics over batch and inner
+  int64_t channels;  ///< each is normalized with statistics over batch and inner
   int64_t inner;     ///< pixels of one channel of one image
   /// Number of elements of a channel.
   [[nodiscard]] constexpr int64_t of_channel() const { return batch * inner; }
@@ -96,7 +96,7 @@ struct NormSums {
   }
 };
 
-/// Batch normalisation of a part with the statistics of the batch. Pointers to vectors with one
+/// Batch normalization of a part with the statistics of the batch. Pointers to vectors with one
 /// element per channel may be null, except mean and variance. y may be x.
 struct NormTraining {
   NormParts of;            ///< dims of x and y
@@ -161,7 +161,7 @@ struct NormInference {
   }
 };
 
-/// What both steps of the gradient of a batch normalisation read.
+/// What both steps of the gradient of a batch normalization read.
 struct NormGradient {
   NormParts of;  ///< dims of x, dy and all other images
   const float* x;
@@ -170,21 +170,21 @@ struct NormGradient {
   const float* deviation;  ///< 1 / sqrt(variance + epsilon); the variance if constant
   float epsilon;           ///< used with constant statistics only
   bool constant;           ///< statistics are running ones, not functions of x
-  const float* y;          ///< result of a rectifier after the normalisation; null: there is none
+  const float* y;          ///< result of a rectifier after the normalization; null: there is none
   const float* more;       ///< second summand of the gradient of the result; null: 0
   float* dz;               ///< gradient of another image that was added, or null; may be dy or more
 
   [[nodiscard]] constexpr float inverse(int64_t c) const {
     return constant ? 1.0F / std::sqrt(deviation[c] + epsilon) : deviation[c];
   }
-  /// The gradient of the normalised image.
+  /// The gradient of the normalized image.
   [[nodiscard]] constexpr float incoming(int64_t at) const {
     if (y != nullptr && !(y[at] > 0.0F)) return 0.0F;
     return more == nullptr ? dy[at] : dy[at] + more[at];
   }
 };
 
-/// sums[row] = {sum of the incoming gradient, sum of its product with the normalised x}. Also
+/// sums[row] = {sum of the incoming gradient, sum of its product with the normalized x}. Also
 /// writes dz.
 struct NormBackwardSums {
   NormGradient g;

@@ -197,7 +197,7 @@ struct DescendByRoots {
   }
 };
 
-/// Follows the regularised leader (ftrl).
+/// Follows the regularized leader (ftrl).
 struct FollowLeader {
   static constexpr int kStates = 2;
   float l1;     ///< weight of the sum of magnitudes

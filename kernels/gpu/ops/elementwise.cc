@@ -172,10 +172,10 @@ StatusOr<Kernel> gpu_scale(const KernelSetup& op) {
   if (op.input("ScaleTensor")) return refuse("scale by a tensor runs on the CPU");
   return scale_kernel(
       op, {op.attr<float>("scale"), op.attr<float>("bias"), op.attr<bool>("bias_after_scale")},
-      false);
+      /*counts=*/false);
 }
 StatusOr<Kernel> gpu_increment(const KernelSetup& op) {
-  return scale_kernel(op, {1.0F, op.attr<float>("step"), true}, true);
+  return scale_kernel(op, {1.0F, op.attr<float>("step"), true}, /*counts=*/true);
 }
 
 template <typename Formula>

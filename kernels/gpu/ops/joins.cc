@@ -96,28 +96,28 @@ StatusOr<Kernel> cut_kernel(const KernelSetup& op, const char* in, const char* o
 }
 
 StatusOr<Kernel> gpu_concat(const KernelSetup& op) {
-  return join_kernel(op, "X", "Out", false);
+  return join_kernel(op, "X", "Out", /*new_dim=*/false);
 }
 StatusOr<Kernel> gpu_concat_grad(const KernelSetup& op) {
-  return cut_kernel(op, "Out@GRAD", "X@GRAD", false, "X");
+  return cut_kernel(op, "Out@GRAD", "X@GRAD", /*new_dim=*/false, "X");
 }
 StatusOr<Kernel> gpu_split(const KernelSetup& op) {
-  return cut_kernel(op, "X", "Out", false);
+  return cut_kernel(op, "X", "Out", /*new_dim=*/false);
 }
 StatusOr<Kernel> gpu_stack(const KernelSetup& op) {
-  return join_kernel(op, "X", "Y", true);
+  return join_kernel(op, "X", "Y", /*new_dim=*/true);
 }
 StatusOr<Kernel> gpu_stack_grad(const KernelSetup& op) {
-  return cut_kernel(op, "Y@GRAD", "X@GRAD", true);
+  return cut_kernel(op, "Y@GRAD", "X@GRAD", /*new_dim=*/true);
 }
 StatusOr<Kernel> gpu_unstack(const KernelSetup& op) {
-  return cut_kernel(op, "X", "Y", true);
+  return cut_kernel(op, "X", "Y", /*new_dim=*/true);
 }
 StatusOr<Kernel> gpu_unstack_grad(const KernelSetup& op) {
-  return join_kernel(op, "Y@GRAD", "X@GRAD", true);
+  return join_kernel(op, "Y@GRAD", "X@GRAD", /*new_dim=*/true);
 }
 StatusOr<Kernel> gpu_unbind(const KernelSetup& op) {
-  return cut_kernel(op, "X", "Out", true);
+  return cut_kernel(op, "X", "Out", /*new_dim=*/true);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ class KeptMemory {
   /// \param holder  for messages about full memory; must outlive the object
   KeptMemory(Memory& memory, const char* holder) : memory_(memory), holder_(holder) {}
 
-  /// Memory for that many elements, not initialised. Errors: kResource.
+  /// Memory for that many elements, not initialized. Errors: kResource.
   StatusOr<T*> get(int64_t count) {
     const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
     if (block_ == nullptr || block_->bytes() < bytes) {

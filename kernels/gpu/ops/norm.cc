@@ -7,7 +7,7 @@
 #include "kernels/gpu/ops/kept_memory.h"
 #include "kernels/registry.h"
 
-// Batch normalisation; channels are in dim 1.
+// Batch normalization; channels are in dim 1.
 namespace millrace::gpu {
 namespace norm {
 namespace {
@@ -122,7 +122,7 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
   settings.relu = settings.relu || fused;
   // the CPU kernel computes 1 / sqrt(variance) for it
   if (settings.global && op.output("SavedVariance") && !op.attr<bool>("is_test"))
-    return refuse("saved statistics of a frozen normalisation are made on the CPU");
+    return refuse("saved statistics of a frozen normalization are made on the CPU");
   return Kernel([settings, &device = device_of(op), args = kernels::BatchNormForwardArgs(op),
                  z = fused ? op.input("Z") : ArgIndex{},
                  sums = std::make_shared<KeptMemory<double>>(memory_of(op), "sums of batch_norm")](

@@ -206,7 +206,7 @@ Status gpu_run_lamb(const KernelContext& ctx, const UpdateArgs& args, const Powe
   MILLRACE_ASSIGN_OR_RETURN(UpdateOperands on, find_operands(ctx, args));
   MILLRACE_ASSIGN_OR_RETURN(const Powers::Found p, powers.find(ctx));
   if (on.rows != nullptr && on.rows->rows.empty())
-    return powers.advance(args.memory->device(), p, true);
+    return powers.advance(args.memory->device(), p, /*keep=*/true);
   Memory& memory = *args.memory;
   const int64_t count = on.param->numel();
   MILLRACE_ASSIGN_OR_RETURN(
@@ -230,7 +230,7 @@ Status gpu_run_lamb(const KernelContext& ctx, const UpdateArgs& args, const Powe
   MILLRACE_RETURN_IF_ERROR(each(
       memory.device(),
       gpu::Update<StepByTrust>{StepByTrust{}, numbers, on.out, direction, on.out, {}, {}}, count));
-  return powers.advance(memory.device(), p, false);
+  return powers.advance(memory.device(), p, /*keep=*/false);
 }
 
 StatusOr<Kernel> gpu_lamb(const KernelSetup& op) {

@@ -195,17 +195,19 @@ class ProductOp {
     if (to_x != nullptr) MILLRACE_RETURN_IF_ERROR(batched_level(s, for_x).status());
     if (to_y != nullptr) MILLRACE_RETURN_IF_ERROR(batched_level(s, for_y).status());
     if (to_x != nullptr) {
-      const MatrixProduct p = s.turn_x ? one_product(floats(b), floats(d), floats(to_x), s.inner,
-                                                     s.columns, s.rows, s.turn_y, true, alpha_)
-                                       : one_product(floats(d), floats(b), floats(to_x), s.rows,
-                                                     s.columns, s.inner, false, !s.turn_y, alpha_);
+      const MatrixProduct p =
+          s.turn_x ? one_product(floats(b), floats(d), floats(to_x), s.inner, s.columns, s.rows,
+                                 s.turn_y, /*turn_b=*/true, alpha_)
+                   : one_product(floats(d), floats(b), floats(to_x), s.rows, s.columns, s.inner,
+                                 /*turn_a=*/false, !s.turn_y, alpha_);
       MILLRACE_RETURN_IF_ERROR(multiply_batch(*device_, s, for_x, p));
     }
     if (to_y == nullptr) return Ok();
-    const MatrixProduct p = s.turn_y ? one_product(floats(d), floats(a), floats(to_y), s.columns,
-                                                   s.rows, s.inner, true, s.turn_x, alpha_)
-                                     : one_product(floats(a), floats(d), floats(to_y), s.inner,
-                                                   s.rows, s.columns, !s.turn_x, false, alpha_);
+    const MatrixProduct p = s.turn_y
+                                ? one_product(floats(d), floats(a), floats(to_y), s.columns, s.rows,
+                                              s.inner, /*turn_a=*/true, s.turn_x, alpha_)
+                                : one_product(floats(a), floats(d), floats(to_y), s.inner, s.rows,
+                                              s.columns, !s.turn_x, /*turn_b=*/false, alpha_);
     return multiply_batch(*device_, s, for_y, p);
   }
 

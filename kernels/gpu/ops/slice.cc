@@ -77,7 +77,8 @@ StatusOr<Kernel> gpu_slice(const KernelSetup& op) {
     Tensor& to = ctx.out(out);
     if (from->dtype() != to.dtype() || from->raw() == to.raw())
       return refuse("{} becomes {}", describe(*from), describe(to));
-    MILLRACE_ASSIGN_OR_RETURN(const Selected found, select(s, from->dims(), to, true));
+    MILLRACE_ASSIGN_OR_RETURN(const Selected found,
+                              select(s, from->dims(), to, /*part_first=*/true));
     return move_elements(device, found.box, to, 0, *from, found.start);
   });
 }
@@ -92,7 +93,8 @@ StatusOr<Kernel> gpu_slice_grad(const KernelSetup& op) {
     if (to == nullptr || !to->initialized() || from->dtype() != to->dtype() ||
         from->raw() == to->raw())
       return refuse("the gradient of {}", describe(*from));
-    MILLRACE_ASSIGN_OR_RETURN(const Selected found, select(s, to->dims(), *from, false));
+    MILLRACE_ASSIGN_OR_RETURN(const Selected found,
+                              select(s, to->dims(), *from, /*part_first=*/false));
     MILLRACE_RETURN_IF_ERROR(found.box.walk().status());
     if (from->numel() != to->numel()) MILLRACE_RETURN_IF_ERROR(clear_elements(device, *to));
     return move_elements(device, found.box, *to, found.start, *from, 0);

@@ -63,7 +63,7 @@ Status add_selected(Memory& memory, GroupedRows& grouped, llvm::ArrayRef<const S
       const std::shared_ptr<Block> joined,
       memory.allocate(count * width * static_cast<int64_t>(sizeof(float)), "joined rows"));
   MILLRACE_RETURN_IF_ERROR(
-      run_parts(memory.device(), false, parts, 1, sizeof(float), joined->data()));
+      run_parts(memory.device(), /*cuts=*/false, parts, 1, sizeof(float), joined->data()));
   MILLRACE_RETURN_IF_ERROR(grouped.make(memory, rows, -1));
   SelectedRows made;
   made.height = from[0]->height;

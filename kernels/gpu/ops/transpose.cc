@@ -41,10 +41,10 @@ StatusOr<Kernel> permutation(const KernelSetup& op, const char* from_slot, const
 }
 
 StatusOr<Kernel> gpu_transpose(const KernelSetup& op) {
-  return permutation(op, "X", "Out", false);
+  return permutation(op, "X", "Out", /*inverse=*/false);
 }
 StatusOr<Kernel> gpu_transpose_grad(const KernelSetup& op) {
-  return permutation(op, "Out@GRAD", "X@GRAD", true);
+  return permutation(op, "Out@GRAD", "X@GRAD", /*inverse=*/true);
 }
 
 }  // namespace

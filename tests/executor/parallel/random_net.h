@@ -11,7 +11,7 @@
 namespace millrace::executor {
 
 /// A random network with updates, determined by a number: images, numbers or sparse ids, then
-/// layers in any order (convolutions, normalisations, residuals, attention, loops, branches), one
+/// layers in any order (convolutions, normalizations, residuals, attention, loops, branches), one
 /// or two losses, any optimizer. Devices with equal shards must train it as one device does.
 class RandomNet {
  public:

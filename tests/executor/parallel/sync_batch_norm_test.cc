@@ -7,7 +7,7 @@
 namespace millrace::executor {
 namespace {
 
-// Rows of x are scaled by w, normalised, weighted by a target each and averaged.
+// Rows of x are scaled by w, normalized, weighted by a target each and averaged.
 constexpr const char* kNormalised = R"(# millrace
 block 0 {
   param w: f32(3, 2)
