@@ -1,8 +1,14 @@
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <numeric>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +22,7 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 #include <llvm/ADT/STLFunctionalExtras.h>
+#include <llvm/ADT/ScopeExit.h>
 #include <signal.h>
 
 #include "executor/collective/engines.h"
@@ -23,6 +30,7 @@
 #include "executor/collective/roll_call.h"
 #include "framework/base/errors.h"
 #include "framework/base/module.h"
+#include "framework/base/polled_deadline.h"
 
 // Gloo throws exceptions, so every call of it is inside guarded().
 namespace millrace::executor {
@@ -34,6 +42,9 @@ using std::chrono::milliseconds;
 constexpr int64_t kRollMs = 3000;
 // Slot of messages between two ranks; Gloo uses the lower prefixes for its own messages.
 constexpr uint64_t kMessageSlot = uint64_t{0x70} << 56U;
+// Gloo counts pauses of this process as time. So its own timeout is out of reach, and a CallWatch
+// ends calls.
+constexpr milliseconds kNoTimeout = std::chrono::hours(24 * 365);
 
 // Gloo writes to connections that the peer has closed, which raises SIGPIPE and would end the
 // process. The signal is blocked for this thread and for threads that Gloo starts meanwhile, and a
@@ -93,6 +104,59 @@ class KeyStore final : public gloo::rendezvous::Store {
   int64_t timeout_ms_;
 };
 
+// Ends calls that take too long, not counting time for which this process was paused.
+class CallWatch {
+ public:
+  // \param end_call  makes the current call throw; called in another thread
+  explicit CallWatch(std::function<void()> end_call)
+      : end_call_(std::move(end_call)), thread_([this] { run(); }) {}
+  CallWatch(const CallWatch&) = delete;
+  CallWatch& operator=(const CallWatch&) = delete;
+  ~CallWatch() {
+    {
+      const std::scoped_lock lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+  void begin(milliseconds time) {
+    const std::scoped_lock lock(mutex_);
+    deadline_.emplace(time);
+  }
+  void end() {
+    const std::scoped_lock lock(mutex_);
+    deadline_.reset();
+  }
+  // Whether a call was too late.
+  [[nodiscard]] bool was_late() {
+    const std::scoped_lock lock(mutex_);
+    return late_;
+  }
+
+ private:
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (!wake_.wait_for(lock, PauseMeter::kInterval, [this] { return stop_; })) {
+      if (!deadline_ || !deadline_->has_passed()) continue;
+      late_ = true;
+      deadline_.reset();
+      lock.unlock();
+      end_call_();
+      lock.lock();
+    }
+  }
+
+  std::function<void()> end_call_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::optional<PolledDeadline> deadline_;  ///< of the current call
+  bool late_ = false;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
 // Calls body with a value of an unsigned type of the given size; Gloo treats elements as such.
 template <typename Body>
 void with_element(int64_t bytes, Body&& body) {
@@ -137,8 +201,9 @@ class GlooGroup final : public PairwiseGroup {
       context->setTimeout(milliseconds(place_.join_timeout_ms));
       KeyStore keys(*place_.store, place_.key + "/", place_.join_timeout_ms);
       context->connectFullMesh(keys, device_);
-      context->setTimeout(milliseconds(timeout_ms()));
+      context->setTimeout(kNoTimeout);
       context_ = std::move(context);
+      watch_ = std::make_unique<CallWatch>([this] { end_current_call(); });
     });
   }
 
@@ -155,6 +220,8 @@ class GlooGroup final : public PairwiseGroup {
     } catch (const std::exception& error) {
       text = error.what();
     }
+    if (watch_ != nullptr && watch_->was_late())
+      text = fmt::format("no response within {} ms", timeout_ms);
     // the others notice immediately when their connections end, and respond
     if (context_ != nullptr) close();
     const Status why(StatusCode::kDistributed,
@@ -163,7 +230,22 @@ class GlooGroup final : public PairwiseGroup {
                      std::min(kRollMs, 2 * timeout_ms), why);
   }
   Status call(const char* what, llvm::function_ref<void()> body) {
-    return guarded(what, timeout_ms(), body);
+    return guarded(what, timeout_ms(), [&] {
+      watch_->begin(milliseconds(timeout_ms()));
+      const auto end = llvm::make_scope_exit([&] { watch_->end(); });
+      body();
+    });
+  }
+
+  // A timeout of any buffer of a context makes Gloo end all calls of that context.
+  void end_current_call() {
+    const NoPipeSignal no_signal;
+    try {
+      std::byte nothing{};
+      context_->createUnboundBuffer(&nothing, sizeof nothing)->waitRecv(milliseconds(1));
+    } catch (const std::exception&) {
+      // expected; the caller of the ended call closes the connections
+    }
   }
 
   void close() {
@@ -254,9 +336,9 @@ class GlooGroup final : public PairwiseGroup {
         out = context_->createUnboundBuffer(const_cast<std::byte*>(bytes.out),
                                             static_cast<size_t>(bytes.out_bytes));
         out->send(bytes.to, kMessageSlot);
-        out->waitSend(milliseconds(timeout_ms()));
+        out->waitSend(kNoTimeout);
       }
-      if (in != nullptr) in->waitRecv(milliseconds(timeout_ms()));
+      if (in != nullptr) in->waitRecv(kNoTimeout);
     });
   }
 
@@ -290,6 +372,7 @@ class GlooGroup final : public PairwiseGroup {
   std::vector<std::byte> scratch_;
   std::map<std::string, int> made_;  ///< number of groups made, by members
   uint32_t tag_ = 0;
+  std::unique_ptr<CallWatch> watch_;  ///< last: its thread uses the context
 };
 
 StatusOr<std::unique_ptr<CollectiveGroup>> open_gloo_group(const GroupSettings& settings,

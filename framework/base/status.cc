@@ -88,8 +88,10 @@ const std::vector<std::string>& Status::notes() const {
   return rep_ ? rep_->notes : kNone;
 }
 
+// Always a copy: use_count() == 1 does not order the change after what another thread, which has
+// released its copy of the status meanwhile, has read.
 Status::Rep& Status::own() {
-  if (rep_.use_count() > 1) rep_ = std::make_shared<Rep>(*rep_);
+  rep_ = std::make_shared<Rep>(*rep_);
   return *rep_;
 }
 

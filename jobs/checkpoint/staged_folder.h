@@ -8,8 +8,10 @@
 namespace millrace::jobs {
 
 /// A new folder that appears complete or not at all: it is filled under a temporary name in the
-/// same parent folder and renamed by commit(). Without commit() it is removed. A folder that
-/// already exists is filled in place, file by file. Movable only.
+/// same parent folder and renamed by commit(). Without commit() it is removed. A process that is
+/// killed leaves it; the next StagedFolder for the same target removes it, unless a process that
+/// still runs holds its lock. A folder that already exists is filled in place, file by file.
+/// Movable only.
 class StagedFolder {
  public:
   /// Errors: kIo.
@@ -34,9 +36,11 @@ class StagedFolder {
  private:
   explicit StagedFolder(std::string target);
   Status stage();
+  void unlock();
 
   std::string target_;
   std::string temporary_;  ///< empty: nothing to rename or to remove
+  int lock_ = -1;          ///< the temporary folder, open and locked: this process fills it
   bool swaps_ = false;     ///< exchange with the existing folder
 };
 

@@ -86,12 +86,16 @@ class Etcd:
         # in memory if possible: etcd waits for its disk before every response
         self.folder = tempfile.TemporaryDirectory(prefix="millrace_etcd", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         client, peer = free_ports(2)
-        self.endpoint = f"127.0.0.1:{client}"
-        own, others = f"http://{self.endpoint}", f"http://127.0.0.1:{peer}"
+        self.endpoint, self.peer = f"127.0.0.1:{client}", f"127.0.0.1:{peer}"
+        self.start()
+        return self
+
+    def start(self):
+        """Also again, with what it has stored."""
+        own, others = f"http://{self.endpoint}", f"http://{self.peer}"
         self.process = Process("etcd", ["etcd", "--data-dir", self.folder.name, "--listen-client-urls", own, "--advertise-client-urls", own,
                                         "--listen-peer-urls", others, "--initial-advertise-peer-urls", others, "--initial-cluster",
                                         f"default={others}"], dict(os.environ))
-        return self
 
     def __exit__(self, *_):
         self.process.stop()

@@ -4,10 +4,14 @@
     tests/faults/kill_job.py --bin-dir build/release [--rounds 50] [--steps 200] [--batch 512] [--seed N] [--json FILE]
     tests/faults/kill_job.py --bin-dir build/release --each 200 --state kills.json [--minutes 60]
     tests/faults/kill_job.py --bin-dir build/release --each 40 --state kills.json --roles server,trainer --silence 4
+    tests/faults/kill_job.py --bin-dir build/release --each 200 --state kills.json --rows 1000 --steps 20 --batch 16 --jobs all
 
-The job is started like the demo: `launch` with two servers and two trainers, synchronous. In half of the rounds it
-takes snapshots and restarts (`--max_restart 1`). A round passes if, within the time limit, no process is left and
-  - the job finished, and losses, parameters and optimizer state have the bits of an undisturbed job; or
+The job is started like the demo: `launch` with two servers and two trainers; --rows gives its table fewer rows. Each
+round has one of --jobs, drawn at random: sync; sync-restart, with snapshots and `--max_restart 1`; durable, the same
+with durable snapshots of every step; async; async-restart, with snapshots every 100 ms. A round passes if, within the
+time limit, no process is left, every file of results that is there is whole, and
+  - the job finished: losses, parameters and optimizer state have the bits of an undisturbed job; those of an
+    asynchronous job have its dims, are finite, and not zero where its are not; or
   - without restarts, `launch` names the process that was killed and ends with 128 + 9; or
   - `launch` itself was killed.
 With --each, that many rounds kill (SIGKILL) and that many pause (SIGSTOP) each of --roles. A pause lasts 0.1 s to
@@ -39,6 +43,8 @@ from ports import free_ports  # noqa: E402
 
 SERVERS, TRAINERS = 2, 2
 FAULTS, ROLES = ("kill", "pause"), ("launch", "server", "trainer")
+JOBS = ("sync", "sync-restart", "durable", "async", "async-restart")
+ROWS = 1000000  # of the table in tests/data/ctr_dnn
 LOSS = "mean_0.tmp_0"
 TAIL = 600  # number of characters of a log in an error message
 
@@ -67,6 +73,14 @@ def role_of(pid):
     return role and f"{role}.{env[b'PADDLE_RANK'].decode()}"
 
 
+def may_restart(job):
+    return job not in ("sync", "async")
+
+
+def is_async(job):
+    return job.startswith("async")
+
+
 def is_there(pid):
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii") as f:
@@ -75,12 +89,33 @@ def is_there(pid):
         return False
 
 
+def processes_of(folder):
+    """Numbers of the processes that have the folder in their command line."""
+    found, word = [], os.fsencode(folder + "/")
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        with contextlib.suppress(OSError), open(f"/proc/{entry}/cmdline", "rb") as f:
+            if word in f.read() and is_there(int(entry)):
+                found.append(int(entry))
+    return found
+
+
 class Runs:
     def __init__(self, args, work):
         self.args, self.work, self.random = args, work, random.Random(args.seed)
-        self.count = 0
-        self.run([self.program("bench/make_clicks"), "--trainers", str(TRAINERS), "--steps", str(args.steps), "--batch", str(args.batch), "-o",
-                  f"{work}/clicks"])
+        self.count, self.references = 0, {}
+        self.run([self.program("bench/make_clicks"), "--trainers", str(TRAINERS), "--steps", str(args.steps), "--batch", str(args.batch), "--vocab",
+                  str(args.rows), "-o", f"{work}/clicks"])
+        for name in ("main", "startup"):
+            text = f"{work}/{name}.txt"
+            self.run([self.program("tools/transpile-program"), "--program", os.path.join(ROOT, f"tests/data/ctr_dnn/{name}.pb"), "--passes", "",
+                      "--format", "text", "-o", text, "-q"])
+            with open(text, "r+", encoding="utf-8") as f:
+                smaller = f.read().replace(str(ROWS), str(args.rows))
+                f.seek(0)
+                f.truncate()
+                f.write(smaller)
 
     def program(self, name):
         return os.path.join(os.path.abspath(self.args.bin_dir), name)
@@ -91,23 +126,24 @@ class Runs:
         if done.returncode != 0:
             sys.exit(f"{command[0]}: exit status {done.returncode}: {done.stderr[-TAIL:]}")
 
-    def start(self, restarts):
+    def start(self, job):
         """Creates a new folder with the job. \\returns folder, process of launch"""
         self.count += 1
         folder = f"{self.work}/{self.count}"
         os.makedirs(f"{folder}/snapshots")
         endpoints = ",".join(f"127.0.0.1:{port}" for port in free_ports(SERVERS))
-        data = os.path.join(ROOT, "tests/data/ctr_dnn")
-        self.run([self.program("tools/transpile-program"), "--program", f"{data}/main.pb", "--startup", f"{data}/startup.pb", "--pservers", endpoints,
-                  "--trainers", str(TRAINERS), "--trainer-id", "all", "-o", f"{folder}/job", "-q"])
+        self.run([self.program("tools/transpile-program"), "--program", f"{self.work}/main.txt", "--startup", f"{self.work}/startup.txt",
+                  "--pservers", endpoints, "--trainers", str(TRAINERS), "--trainer-id", "all", "--sync-mode", str(not is_async(job)).lower(), "-o",
+                  f"{folder}/job", "-q"])
         command = [self.program("tools/launch"), "--servers", endpoints, "--trainer_num", str(TRAINERS), "--log_dir", f"{folder}/log",
-                   "--max_restart", str(restarts), "--", self.program("tools/run-program"), "--role", "auto", "--transpiled", f"{folder}/job",
-                   "--threads", "1", "--seed", "3", "--feed-steps", f"{self.work}/clicks/feeds_{{rank}}.npz", "--steps", str(self.args.steps),
+                   "--max_restart", str(int(may_restart(job))), "--grace", str(self.args.grace), "--"]
+        command = [*command, self.program("tools/run-program"), "--role", "auto", "--transpiled", f"{folder}/job", "--threads", "1", "--seed", "3", "--feed-steps", f"{self.work}/clicks/feeds_{{rank}}.npz", "--steps", str(self.args.steps),
                    "--fetch", LOSS, "--stats", f"{folder}/stats_{{rank}}.json", "--save-persistables", f"{folder}/after_{{rank}}.npz", "--force"]
         if self.args.silence:
             command += ["--silence-timeout-ms", str(int(1000 * self.args.silence))]
-        if restarts:
-            command += ["--snapshot-dir", f"{folder}/snapshots", "--snapshot-every", str(max(2, self.args.steps // 10))]
+        if may_restart(job):
+            when = {"durable": ["--snapshot-every", "1", "--snapshot-durable"], "async-restart": ["--snapshot-interval-ms", "100"]}
+            command += ["--snapshot-dir", f"{folder}/snapshots", *when.get(job, ["--snapshot-every", str(max(2, self.args.steps // 10))])]
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PADDLE_", "FLAGS_"))}
         env.update(CPU_NUM="1", OMP_NUM_THREADS="1")
         with open(f"{folder}/launch.log", "w", encoding="utf-8") as log:
@@ -125,14 +161,16 @@ class Runs:
         return values
 
     def undisturbed(self):
-        began = time.monotonic()
-        folder, launch = self.start(0)
-        code = launch.wait(300)
-        if code != 0:
-            raise Wrong(f"without a fault: exit status {code}: {self.tail(folder)}")
-        self.seconds = time.monotonic() - began
-        self.reference = self.result(folder)
-        shutil.rmtree(folder)
+        """One job of each mode, whose result is that of all others; the second one says how long they take."""
+        for job in ("sync", "async"):
+            began = time.monotonic()
+            folder, launch = self.start(job)
+            code = launch.wait(300)
+            if code != 0:
+                raise Wrong(f"{job} without a fault: exit status {code}: {self.tail(folder)}")
+            self.seconds = time.monotonic() - began
+            self.references[is_async(job)] = self.result(folder)
+            shutil.rmtree(folder)
 
     def length(self):
         """Seconds of a pause; with --silence, half of them are too short for a loss."""
@@ -168,17 +206,40 @@ class Runs:
                 texts.append(f.read())
         return "\n".join(texts)
 
-    def check_exact(self, folder, restarts):
-        found = self.result(folder)
-        if sorted(found) != sorted(self.reference):
-            raise Wrong(f"other results: {sorted(set(found) ^ set(self.reference))}")
-        for name, want in self.reference.items():
+    def check_files(self, folder):
+        """The files of results that a job has left, finished or not, are whole."""
+        for name in os.listdir(folder):
+            if name.startswith("stats_") and name.endswith(".json"):
+                with open(f"{folder}/{name}", encoding="utf-8") as f:
+                    json.load(f)
+            elif name.startswith("after_") and name.endswith(".npz"):
+                with np.load(f"{folder}/{name}") as stored:
+                    if not all(stored[key].size for key in stored.files):
+                        raise Wrong(f"{name} has an empty value")
+
+    def check_result(self, folder, job):
+        found, reference = self.result(folder), self.references[is_async(job)]
+        if sorted(found) != sorted(reference):
+            raise Wrong(f"other results: {sorted(set(found) ^ set(reference))}")
+        for name, want in reference.items():
             have = found[name]
             # trainers that were restarted have losses only of the steps after that, none if all steps were done
-            if name.startswith("losses") and restarts and len(have) < len(want):
+            if name.startswith("losses") and may_restart(job) and len(have) < len(want):
                 want = want[len(want) - len(have):]
-            if not np.array_equal(have, want):
+            if is_async(job):
+                if have.shape != want.shape or not np.isfinite(have).all() or have.any() != want.any():
+                    raise Wrong(f"'{name}' of an asynchronous job: {have.shape} instead of {want.shape}, or not finite, or zero")
+            elif not np.array_equal(have, want):
                 raise Wrong(f"'{name}' differs from the job that nobody disturbed")
+
+    def wait_for_moment(self, launch, started):
+        """Sleeps until a random time of the job. A job that was over before says how long later ones take."""
+        until = time.monotonic() + self.random.uniform(0, 1.1 * self.seconds)
+        while time.monotonic() < until:
+            if launch.poll() is not None:
+                self.seconds = 0.7 * self.seconds + 0.3 * (time.monotonic() - started)
+                return
+            time.sleep(0.005)
 
     def victim_of(self, launch, children, role):
         """A process of the role, of any role if it is empty; None if there is none."""
@@ -190,9 +251,10 @@ class Runs:
 
     def round(self, fault="kill", role=""):
         """\\returns the outcome, and the seconds from the kill to the end."""
-        restarts = self.random.randrange(2)
-        folder, launch = self.start(restarts)
-        time.sleep(self.random.uniform(0, 1.1 * self.seconds))
+        job = self.random.choice(self.args.jobs)
+        restarts, started = may_restart(job), time.monotonic()
+        folder, launch = self.start(job)
+        self.wait_for_moment(launch, started)
         children = children_of(launch.pid)
         victim = self.victim_of(launch, children, role)
         name = "launch" if victim == launch.pid else victim and role_of(victim)
@@ -204,25 +266,26 @@ class Runs:
         try:
             code = launch.wait(self.args.limit)
             ended = time.monotonic()
-            while any(is_there(pid) for pid in children):
+            while processes_of(folder):
                 if time.monotonic() > began + self.args.limit:
-                    raise Wrong(f"{name} killed: processes are left after {self.args.limit:.0f} s")
+                    raise Wrong(f"{name} {fault}: processes are left after {self.args.limit:.0f} s")
                 time.sleep(0.02)
                 ended = time.monotonic()
         except subprocess.TimeoutExpired as e:
-            raise Wrong(f"{name} killed: launch still runs after {self.args.limit:.0f} s: {self.tail(folder)}") from e
+            raise Wrong(f"{name} {fault}, {job}: launch still runs after {self.args.limit:.0f} s: {self.tail(folder)}") from e
         finally:
-            for pid in children_of(launch.pid) + children:
-                if is_there(pid):
+            for pid in processes_of(folder):
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if launch.poll() is None:
                 launch.kill()
                 launch.wait()
-        took, kind = ended - began, "with restart" if restarts else "without"
+        took, kind = ended - began, job
+        self.check_files(folder)
         if code == 0:
-            self.check_exact(folder, restarts)
+            self.check_result(folder, job)
             struck = "over before" if over else f"{(name or 'child').split('.')[0]} {fault}{'d' if fault == 'pause' else 'ed'}"
-            outcome = f"{struck}, {kind}: finished exactly"
+            outcome = f"{struck}, {kind}: finished{'' if is_async(job) else ' exactly'}"
         elif fault == "pause":
             rank = (name or "").removeprefix("trainer.")
             may_be_lost = self.args.silence and rank != name and length > self.args.silence / 2
@@ -248,7 +311,7 @@ class Campaign:
 
     def __init__(self, runs, args):
         self.runs, self.args, self.rounds = runs, args, []
-        self.setup = {"seed": args.seed, "steps": args.steps, "batch": args.batch}
+        self.setup = {"seed": args.seed, "steps": args.steps, "batch": args.batch, "rows": args.rows, "jobs": args.jobs}
         if args.silence:
             self.setup["silence"] = args.silence
         if os.path.exists(args.state):
@@ -302,8 +365,11 @@ def main():
     ap.add_argument("--rounds", type=int, default=50)
     ap.add_argument("--steps", type=int, default=200)
     ap.add_argument("--batch", type=int, default=512)
+    ap.add_argument("--rows", type=int, default=ROWS, help="of the table")
+    ap.add_argument("--jobs", default="sync,sync-restart", help=f"some of {', '.join(JOBS)}, or all")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--limit", type=float, default=180, help="seconds from the kill to the end of the last process")
+    ap.add_argument("--grace", type=float, default=10, help="of launch: trainers that wait for a killed server end only after it")
     ap.add_argument("--json", default="", help="write the figures there")
     ap.add_argument("--each", type=int, default=0, help="rounds of each fault and role, instead of --rounds")
     ap.add_argument("--state", default="", help="with --each: file that keeps the outcomes")
@@ -315,6 +381,9 @@ def main():
     args.roles = args.roles.split(",")
     if not set(args.roles) <= set(ROLES):
         ap.error(f"--roles: expected some of {', '.join(ROLES)}")
+    args.jobs = list(JOBS) if args.jobs == "all" else args.jobs.split(",")
+    if not set(args.jobs) <= set(JOBS):
+        ap.error(f"--jobs: expected some of {', '.join(JOBS)}, or all")
     if args.each and not args.state:
         ap.error("--each: expected --state FILE")
     outcomes, wrong = collections.defaultdict(list), []

@@ -406,6 +406,48 @@ class Suite:
         """The same for all processes at once, as where a machine is suspended."""
         self.paused(lambda job: job.servers + job.trainers, ["--elastic"])
 
+    def etcd_away(self, away, deadline_ms="30000"):
+        """Servers are found through etcd, with leases of two seconds; `away` is called with the etcd in the middle of the
+        job; it says whether the job must survive."""
+        with Etcd() as etcd, self.job(trainer_flags=["--deadline-ms", deadline_ms, "--etcd", etcd.endpoint]) as job:
+            want = self.result(job)
+            self.slow(job)
+            for i, proxy in enumerate(job.proxies):
+                job.start_server(i, wait=False, flags=["--etcd", etcd.endpoint, "--etcd-lease-s", "2", "--advertise", proxy.endpoint])
+            for t in range(len(job.trainers)):
+                job.start_trainer(t)
+            self.moment(job)
+            if away(etcd):
+                return require_same(job, want)
+            servers, trainers = job.wait_all(LIMIT)
+            require_ended(job, servers + trainers, "all processes")
+            return require(any("etcd" in p.text for p in job.processes), f"no process names etcd: {tails(job)}")
+
+    def f4_etcd_stopped(self):
+        """etcd is stopped for longer than the leases: calls of servers wait for it, and the result is the same."""
+        def away(etcd):
+            etcd.process.signal(signal.SIGSTOP)
+            time.sleep(5)
+            etcd.process.signal(signal.SIGCONT)
+            return True
+        self.etcd_away(away)
+
+    def f4_etcd_restarted(self):
+        """etcd is killed, and started again after more time than the leases: the result is the same."""
+        def away(etcd):
+            etcd.process.stop()
+            time.sleep(5)
+            etcd.start()
+            return True
+        self.etcd_away(away)
+
+    def f4_etcd_gone(self):
+        """etcd is killed for good: no server knows whether it still has its name, so all processes end."""
+        def away(etcd):
+            etcd.process.stop()
+            return False
+        self.etcd_away(away, "8000")
+
     # --- F5: the network --------------------------------------------------------------------------------------------
 
     def f5_delay(self):

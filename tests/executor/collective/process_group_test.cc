@@ -104,14 +104,22 @@ TEST_P(ProcessGroup, NamesARankThatIsStopped) {
 }
 
 // No rank blames another one for time in which it was stopped itself.
-TEST(PausedGroup, ContinuesWhenAllRanksWereStopped) {
+TEST_P(ProcessGroup, ContinuesWhenAllRanksWereStopped) {
   constexpr int kLongTimeoutMs = 4000;  // also for a busy machine
-  std::vector<Process> ranks = start("steps", 3, "shm", kLongTimeoutMs);
+  std::vector<Process> ranks = start("steps", 3, GetParam(), kLongTimeoutMs);
   for (Process& rank : ranks)
     ASSERT_TRUE(rank.has_written("step 5\n", kPatienceMs)) << rank.output();
-  for (Process& rank : ranks) rank.signal(SIGSTOP);
+  // the others are stopped while they wait for rank 0, and continue to wait for it afterwards
+  constexpr std::chrono::milliseconds kBetween(300);
+  for (Process& rank : ranks) {
+    rank.signal(SIGSTOP);
+    std::this_thread::sleep_for(kBetween);
+  }
   std::this_thread::sleep_for(std::chrono::milliseconds(kLongTimeoutMs + 1000));
-  for (Process& rank : ranks) rank.signal(SIGCONT);
+  for (size_t i = ranks.size(); i-- > 0;) {
+    ranks[i].signal(SIGCONT);
+    std::this_thread::sleep_for(kBetween);
+  }
   for (Process& rank : ranks)
     EXPECT_TRUE(rank.has_written("step 500\n", kPatienceMs)) << rank.output();
 }
