@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "executor/collective/break_group.h"
 #include "executor/collective/group_link.h"
 #include "executor/parallel/start_values.h"
