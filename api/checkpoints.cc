@@ -5,11 +5,33 @@
 #include "executor/array_values.h"
 #include "framework/base/errors.h"
 #include "io/checkpoint/folder_lock.h"
+#include "jobs/checkpoint/reshard_fleet.h"
 #include "jobs/checkpoint/servers.h"
 #include "jobs/checkpoint/staged_folder.h"
 #include "jobs/config/typed_tables.h"
+#include "jobs/ps/fleet_role.h"
 
 namespace millrace::api {
+namespace checkpoints {
+namespace {
+
+// Writes snapshots to a folder that appears complete or not at all.
+template <typename Write>
+Status write_staged(const std::string& output, const ReshardOptions& options, const char* who,
+                    Write&& write) {
+  io::CheckpointSaveOptions settings;
+  settings.replace = options.replace ? Replace::kYes : Replace::kNo;
+  settings.sync = options.sync;
+  // Servers that use the folder would take the new snapshots for their own.
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<io::FolderLock> locks, io::lock_used_in(output, who));
+  MILLRACE_ASSIGN_OR_RETURN(jobs::StagedFolder staged,
+                            jobs::StagedFolder::create(output, settings.replace));
+  MILLRACE_RETURN_IF_ERROR(write(staged.path(), settings));
+  return staged.commit(options.sync);
+}
+
+}  // namespace
+}  // namespace checkpoints
 
 struct ServerCheckpoint::Parts {
   jobs::ServerSnapshots snapshots;
@@ -58,17 +80,26 @@ Status ServerCheckpoint::reshard(const std::string& to_slices, const std::string
                             jobs::read_slices_of_servers(to_slices, parts_->reading));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> tables,
                             jobs::read_typed_tables(to_slices));
-  io::CheckpointSaveOptions settings;
-  settings.replace = options.replace ? Replace::kYes : Replace::kNo;
-  settings.sync = options.sync;
-  // Servers that use the folder would take the new snapshots for their own.
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<io::FolderLock> locks,
-                            io::lock_used_in(output, "ServerCheckpoint::reshard"));
-  MILLRACE_ASSIGN_OR_RETURN(jobs::StagedFolder staged,
-                            jobs::StagedFolder::create(output, settings.replace));
-  MILLRACE_RETURN_IF_ERROR(jobs::reshard_snapshots(parts_->snapshots, to, tables, staged.path(),
-                                                   options.max_bytes, settings));
-  return staged.commit(options.sync);
+  return checkpoints::write_staged(
+      output, options, "ServerCheckpoint::reshard",
+      [&](const std::string& folder, const io::CheckpointSaveOptions& settings) {
+        return jobs::reshard_snapshots(parts_->snapshots, to, tables, folder, options.max_bytes,
+                                       settings);
+      });
+}
+
+Status reshard_fleet_snapshots(const std::string& root, const std::string& from,
+                               const std::string& to, const std::string& output,
+                               const ReshardOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(jobs::FleetServers old, jobs::read_fleet_servers(from));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::FleetServers servers, jobs::read_fleet_servers(to));
+  MILLRACE_ASSIGN_OR_RETURN(const jobs::FleetSnapshots snapshots,
+                            jobs::FleetSnapshots::open(root, std::move(old), {}));
+  return checkpoints::write_staged(
+      output, options, "reshard_fleet_snapshots",
+      [&](const std::string& folder, const io::CheckpointSaveOptions& settings) {
+        return jobs::reshard_fleet(snapshots, servers, folder, options.max_bytes, settings);
+      });
 }
 
 }  // namespace millrace::api

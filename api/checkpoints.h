@@ -64,4 +64,15 @@ class ServerCheckpoint {
   PartsPtr<Parts> parts_;
 };
 
+/// Writes the snapshots of the servers of a fleet job for another one, which may have other numbers
+/// of servers and workers; a synchronous job continues at their step. Data is streamed, and the
+/// folder appears complete or not at all.
+/// \param root    with the snapshots, `<root>/server-<i>/step-<n>`
+/// \param from,to  folders of the two jobs, which `transpile-program --fleet` has written
+/// Errors: kNotFound for a server without a snapshot; kInvalidData for snapshots of another job, a
+/// job with other tables or of another mode; kUsage; kIo.
+Status reshard_fleet_snapshots(const std::string& root, const std::string& from,
+                               const std::string& to, const std::string& output,
+                               const ReshardOptions& options = {});
+
 }  // namespace millrace::api

@@ -48,8 +48,10 @@ StatusOr<bool> is_hybrid(const MinimizeOptions& optimizer, const FleetStrategy& 
 }
 
 // Errors: kInvalidArgument for an option that only workers of a hybrid job have.
-Status check_no_group(const FleetWorkerOptions& options) {
-  const char* const given = !options.folder.empty() ? "folder" : given_meeting_option(options);
+// \param loads  workers load a folder, as those of the first fleet
+Status check_no_group(const FleetWorkerOptions& options, bool loads) {
+  const char* const given =
+      !loads && !options.folder.empty() ? "folder" : given_meeting_option(options);
   if (given == nullptr) return Ok();
   return InvalidArgument("options.{}: only for workers of a job with dense_gradients all_reduce",
                          given);
@@ -111,7 +113,8 @@ Status Fleet::Parts::init_transpiled(const FleetWorkerOptions& options,
     MILLRACE_RETURN_IF_ERROR(
         jobs::read_communicator_settings(fleet::process_variables(), settings));
   settings.client = client(options);
-  return transpiled->init_worker(Internals::state(connection).transport, wait, std::move(settings));
+  return transpiled->init_worker(Internals::state(connection).transport, wait, std::move(settings),
+                                 options.folder);
 }
 
 Status Fleet::Parts::init_hybrid(const FleetRole& role, const FleetWorkerOptions& options,
@@ -268,7 +271,7 @@ Status Fleet::init_worker(const FleetWorkerOptions& options) {
     MILLRACE_ASSIGN_OR_RETURN(const FleetRole own, role());
     return parts_->init_hybrid(own, options, waits);
   }
-  MILLRACE_RETURN_IF_ERROR(check_no_group(options));
+  MILLRACE_RETURN_IF_ERROR(check_no_group(options, parts_->transpiled != nullptr));
   if (parts_->transpiled != nullptr) return parts_->init_transpiled(options, waits);
   return parts_->fleet.init_worker(Internals::state(parts_->connection).transport, waits,
                                    parts_->client(options));

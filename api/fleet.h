@@ -108,12 +108,14 @@ struct FleetWorkerOptions {
   std::chrono::milliseconds deadline{180'000};  ///< of one call, waiting for workers included
   std::chrono::milliseconds heartbeat{0};       ///< interval of signs of life; 0: none
 
+  /// A job continues from this folder of save_persistables(), which init_server() has been given as
+  /// well. The first worker of a hybrid job reads it, and each worker of a job with a
+  /// TranspilerStrategy, for the variables that no server has; others refuse it. Empty: a new job.
+  std::string folder = {};
+
   // Of hybrid jobs; others refuse them. Their workers meet at the endpoint of the first worker in
   // the role, or in `rendezvous`; those of Connection::in_process() without either.
 
-  /// A job continues from this folder of save_persistables(), which init_server() has been given as
-  /// well; the first worker reads it. Empty: a new job.
-  std::string folder = {};
   /// "auto", "shm" (one machine) or "gloo" (TCP). With TLS "shm" only, because nothing between
   /// workers is encrypted.
   std::string engine = "auto";

@@ -171,7 +171,8 @@ Status Fleet::minimize(const ops::OpRegistry& registry, const Program& main, con
 Status Fleet::init_server(const ServerTableOptions& options, ps::ServerOptions service) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_server", /*server=*/true));
   if (role_->is_heter_worker()) return init_heter_worker(std::move(service));
-  if (job_->spec().all_reduces_dense) MILLRACE_RETURN_IF_ERROR(check_hybrid_service(service));
+  if (job_->spec().all_reduces_dense)
+    MILLRACE_RETURN_IF_ERROR(check_hybrid_service(service, !strategy_.a_sync()));
   ServerSetup setup;
   setup.description = output_->ps_desc;
   setup.workers = role_->worker_num;

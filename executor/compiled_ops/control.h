@@ -34,6 +34,9 @@ class ControlRegistry {
  public:
   /// Adds an op type. Aborts if the type was added before, which is a bug of the caller.
   void add(llvm::StringRef type, ControlMaker maker);
+  /// Calls a function before each run of the ops of a type, which fail with its error. Aborts if
+  /// the type was not added.
+  void run_before(llvm::StringRef type, std::function<Status()> first);
   /// Null if there is none. Valid as long as the registry.
   [[nodiscard]] const ControlMaker* find(llvm::StringRef type) const {
     const auto found = makers_.find(type);

@@ -40,15 +40,24 @@ std::unique_ptr<Program> serving_program(const ServerSetup& setup, bool is_sync)
 
 }  // namespace
 
-Status check_hybrid_service(const ps::ServerOptions& service) {
+Status check_hybrid_service(const ps::ServerOptions& service, bool is_sync) {
   if (service.elastic)
     return Unimplemented(
         "service.elastic with dense_gradients all_reduce, which needs all trainers");
-  if (!service.snapshot_root.empty())
+  if (service.snapshot_root.empty()) return Ok();
+  if (!is_sync)
     return Unimplemented(
-               "service.snapshot_root with dense_gradients all_reduce: snapshots of servers lack "
-               "the dense parameters, which trainers keep")
+               "service.snapshot_root with dense_gradients all_reduce in an asynchronous job: "
+               "snapshots of servers lack the dense parameters, which trainers keep")
         .with_hint("save the whole job at its end");
+  if (service.snapshot_interval.count() > 0)
+    return Unimplemented(
+        "service.snapshot_interval with dense_gradients all_reduce, whose trainers keep the dense "
+        "parameters of multiples of service.snapshot_every");
+  if (service.snapshot_every == 0)
+    return InvalidArgument(
+        "service.snapshot_root with dense_gradients all_reduce: expected service.snapshot_every, "
+        "the steps between snapshots");
   return Ok();
 }
 

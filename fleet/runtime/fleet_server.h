@@ -31,9 +31,11 @@ struct ServerSetup {
   ps::ServerOptions service;  ///< job, deadlines, ...; `tables` is set by FleetServer
 };
 
-/// What servers cannot do in a job whose workers keep the dense parameters: go back to a snapshot,
-/// or continue without one of the workers. Errors: kUnimplemented naming the setting.
-Status check_hybrid_service(const ps::ServerOptions& service);
+/// What servers cannot do in a job whose workers keep the dense parameters: continue without one of
+/// the workers, and take snapshots of which workers have no dense parameters, which are those
+/// by time, and all of asynchronous jobs. Errors: kUnimplemented naming the setting;
+/// kInvalidArgument for snapshots without snapshot_every.
+Status check_hybrid_service(const ps::ServerOptions& service, bool is_sync);
 
 /// A server of a fleet job: serves the tables of its description with ps::Service, which also
 /// detects lost workers and takes snapshots. It serves until every worker has completed. Unlike the

@@ -299,6 +299,8 @@ Status FleetWorker::open_communicator() {
 Status FleetWorker::prepare(const WorkerSetup& setup) {
   runtime_ = executor::make_runtime("", rings_);
   ps::add_trainer_controls(runtime_->controls, link_, "");
+  if (rings_ != nullptr)
+    runtime_->controls.run_before("c_allreduce_sum", [this] { return meet_in_step(); });
   executor_ = setup.executor;
   const executor::Executor executor(runtime_, executor_);
   const auto whole =
@@ -432,15 +434,11 @@ Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<st
   return prepared_->run(others, wanted, results);
 }
 
-Status FleetWorker::step(const executor::NamedValues& feeds,
-                         const std::vector<std::string>& fetches, std::vector<Value>& results) {
-  return abandon(run_step(feeds, fetches, results));
-}
-
 Status FleetWorker::run_step(const executor::NamedValues& feeds,
                              const std::vector<std::string>& fetches, std::vector<Value>& results) {
   client_->set_step(step_);
-  if (local_) MILLRACE_RETURN_IF_ERROR(local_->keep(step_, scope_));
+  if (local_ && (dense_every_ == 0 || step_ % dense_every_ == 0))
+    MILLRACE_RETURN_IF_ERROR(local_->keep(step_, scope_));
   using Clock = std::chrono::steady_clock;
   std::vector<std::string> wanted = fetches;
   for (const RowSource& source : row_sources_) wanted.push_back(source.grad);
@@ -475,21 +473,6 @@ Status FleetWorker::record_rows(llvm::ArrayRef<Value> grads) {
     MILLRACE_RETURN_IF_ERROR(communicator_->send(row_sources_[i].param, std::move(ids)));
   }
   return Ok();
-}
-
-Status FleetWorker::wait_for_all() {
-  MILLRACE_RETURN_IF_ERROR(communicator_->stop());
-  MILLRACE_RETURN_IF_ERROR(client_->complete(/*stay=*/true));
-  return communicator_->recv(scope_);
-}
-
-Status FleetWorker::stop() {
-  const bool ran = communicator_->is_running();
-  Status flushed = communicator_->stop();
-  if (flushed.ok() && ran) flushed = communicator_->recv(scope_);
-  // servers end when all workers have completed, including those that failed
-  const Status completed = client_->complete(/*stay=*/false);
-  return flushed.ok() ? completed : flushed;
 }
 
 }  // namespace millrace::fleet

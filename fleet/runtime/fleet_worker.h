@@ -72,7 +72,10 @@ class FleetWorker {
   /// The step that step() runs next. One that ends with an error counts as not done.
   [[nodiscard]] int64_t next_step() const { return step_; }
   /// True after an error that go_back() can fix: a server was started again at an older step.
-  [[nodiscard]] bool must_go_back() const { return rings_ == nullptr && client_->must_settle(); }
+  /// Workers with the dense parameters need servers with snapshots for that.
+  [[nodiscard]] bool must_go_back() const {
+    return client_->must_settle() && (rings_ == nullptr || (dense_every_ > 0 && meets_));
+  }
   /// Goes back to the step of the servers' snapshots, with their parameters, the rate of that step,
   /// and the values that only this worker has. \returns that step
   /// Errors: kDistributed if a server or this worker no longer has it, or in a job that is not
@@ -108,7 +111,8 @@ class FleetWorker {
   }
   /// Sends what waits (geo: except for changes since the last push) and waits until all workers
   /// have done so, then receives the final parameters. No steps may follow, but tables can be read.
-  /// Errors: kDistributed at the deadline.
+  /// Errors: kDistributed at the deadline, and if members of a group() have made other numbers of
+  /// steps.
   Status wait_for_all();
   /// Sends what waits, receives the final parameters and reports to the servers that this worker is
   /// done.
@@ -169,6 +173,13 @@ class FleetWorker {
   Status init_params();
   Status join_workers();
   Status check_loaded_together();
+  Status find_snapshots();
+  /// Members of the group compare what each is about to do.
+  enum class Meeting : int64_t { kStep, kGoBack, kEnd };
+  Status meet(Meeting own);
+  /// The first sum of a step waits for all rows of all workers.
+  Status meet_in_step();
+  Status end_steps();
   Status run_step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
                   std::vector<Value>& results);
   Status send_rate();
@@ -223,9 +234,16 @@ class FleetWorker {
   /// Synchronous jobs, worker 0: the parameters before the first step. Servers that are started
   /// again before their first snapshot need them.
   executor::NamedValues first_values_;
-  /// What only this worker has, such as running means of batch norms; synchronous jobs alone.
+  /// What only this worker has, such as running means of batch norms, or what all members of a
+  /// group have alike; synchronous jobs alone.
   std::optional<LocalState> local_;
-  std::shared_ptr<executor::Rings> rings_;      ///< null: servers have the dense parameters
+  /// With a group: steps between the servers' snapshots, of which this worker keeps copies; 0: no
+  /// snapshots, or no group.
+  int64_t dense_every_ = 0;
+  bool meets_ = false;                      ///< with a group, from start() to the end of the steps
+  bool met_in_step_ = false;                ///< this step has met the others
+  bool told_to_go_back_ = false;            ///< by another member of the group
+  std::shared_ptr<executor::Rings> rings_;  ///< null: servers have the dense parameters
   executor::CollectiveGroup* group_ = nullptr;  ///< of the rings
   int workers_ = 1;
   std::set<std::string> rate_vars_;

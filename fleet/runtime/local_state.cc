@@ -75,7 +75,7 @@ Status LocalState::keep(int64_t step, const Scope& scope) {
   if (!kept_.empty() && kept_.back().step == step) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(Values values, copies(changing_, scope));
   const auto bytes = static_cast<size_t>(std::max<int64_t>(1, bytes_of_values(values)));
-  const size_t most = std::clamp<size_t>(kMostBytes / bytes, 2, kMostSteps);
+  const size_t most = most_.value_or(std::clamp<size_t>(kMostBytes / bytes, 2, kMostSteps));
   while (kept_.size() >= most) kept_.pop_front();
   kept_.push_back({step, std::move(values)});
   return Ok();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ class LocalState {
   /// \param remote  names of the variables that the servers hold
   LocalState(const Program& program, const std::set<std::string>& remote);
 
+  /// Keeps at most this many copies, whatever their size.
+  void keep_at_most(size_t copies) { most_ = copies; }
   /// Copies the variables before a step, unless the last copy is of the same step. Drops the oldest
   /// copies when the limit is exceeded.
   Status keep(int64_t step, const Scope& scope);
@@ -47,6 +50,7 @@ class LocalState {
   std::vector<std::string> local_;
   std::vector<std::string> changing_;  // subset of the local variables
   std::deque<Kept> kept_;
+  std::optional<size_t> most_;  // none: by the size of the copies
 };
 
 /// Names of the vars that a startup program receives from servers, also those that it joins from

@@ -14,6 +14,8 @@ namespace millrace::fleet {
 namespace {
 
 constexpr std::chrono::seconds kReportInterval{10};
+// As many as servers keep.
+constexpr size_t kKeptSnapshots = 3;
 // Between two questions whether the servers have the first values.
 constexpr std::chrono::milliseconds kFirstPause{2};
 constexpr std::chrono::milliseconds kLongestPause{100};
@@ -75,14 +77,16 @@ Status FleetWorker::start() {
   if (rings_ != nullptr) {
     MILLRACE_RETURN_IF_ERROR(join_workers());
     MILLRACE_RETURN_IF_ERROR(abandon(check_loaded_together()));
+    MILLRACE_RETURN_IF_ERROR(abandon(find_snapshots()));
   }
   // counters may have been loaded
   MILLRACE_RETURN_IF_ERROR(keep_schedule());
   MILLRACE_RETURN_IF_ERROR(warn_of_schedule());
   if (mode_ == ps::CommMode::kSync) {
     MILLRACE_RETURN_IF_ERROR(keep_first_values());
-    if (rings_ == nullptr) find_local_state();  // dense parameters of workers do not go back
+    if (rings_ == nullptr || dense_every_ > 0) find_local_state();
     MILLRACE_ASSIGN_OR_RETURN(first_step_, settle());
+    meets_ = group_ != nullptr;
     return Ok();
   }
   MILLRACE_RETURN_IF_ERROR(send_rate());
@@ -90,7 +94,9 @@ Status FleetWorker::start() {
     MILLRACE_ASSIGN_OR_RETURN(step_counters_, step_counters_of(*rate_main_, scope_));
   }
   MILLRACE_RETURN_IF_ERROR(init_params());
-  return communicator_->start(&scope_);
+  MILLRACE_RETURN_IF_ERROR(communicator_->start(&scope_));
+  meets_ = group_ != nullptr;
+  return Ok();
 }
 
 // The description of the servers and runtime.json of the worker must agree.
@@ -125,17 +131,24 @@ void FleetWorker::find_local_state() {
     for (const auto& [id, entry] : tables_->all()) remote.insert(entry.table.param);
   }
   local_.emplace(*main_, remote);
+  // a server that was started again has one of its last snapshots
+  if (group_ != nullptr) local_->keep_at_most(kKeptSnapshots);
 }
 
 StatusOr<int64_t> FleetWorker::go_back() {
   if (mode_ != ps::CommMode::kSync)
     return Status(StatusCode::kDistributed, "a worker that is not synchronous cannot go back");
-  if (rings_ != nullptr)
+  if (rings_ != nullptr && dense_every_ == 0)
     return Status(StatusCode::kDistributed,
-                  "a worker that has the dense parameters itself cannot go back");
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t step, settle());
-  MILLRACE_RETURN_IF_ERROR(local_->restore(step, {}, scope_));
-  return step;
+                  "a worker that has the dense parameters itself cannot go back without snapshots "
+                  "of servers");
+  const bool told = std::exchange(told_to_go_back_, false);
+  const StatusOr<int64_t> step = settle();
+  if (!step.ok()) return abandon(step.status());
+  MILLRACE_RETURN_IF_ERROR(abandon(local_->restore(*step, {}, scope_)));
+  // the others may wait for this worker in a step
+  if (group_ != nullptr && !told) MILLRACE_RETURN_IF_ERROR(meet(Meeting::kGoBack));
+  return *step;
 }
 
 StatusOr<int64_t> FleetWorker::settle() {

@@ -36,7 +36,9 @@ StatusOr<std::unique_ptr<FleetServerJob>> FleetServerJob::open(
     return Status(StatusCode::kUsage, "expected the folder of a server, found that of a trainer")
         .in_file(files.program);
   if (role.all_reduces_dense)
-    MILLRACE_RETURN_IF_ERROR(fleet::check_hybrid_service(settings.service).in_file(files.program));
+    MILLRACE_RETURN_IF_ERROR(
+        fleet::check_hybrid_service(settings.service, role.mode == ps::CommMode::kSync)
+            .in_file(files.program));
   if (!files.load_program.empty())
     return Unimplemented(
         "files.load_program of a fleet job: its tables are loaded with files.params");

@@ -8,11 +8,13 @@
 #include "executor/feed_values.h"
 #include "fleet/saving/worker_saver.h"
 #include "framework/base/errors.h"
+#include "framework/base/file.h"
 #include "framework/read_program.h"
 #include "io/lacking_vars.h"
 #include "io/model_folder.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
+#include "jobs/config/json_fields.h"
 #include "jobs/ps/listed_tables.h"
 #include "jobs/ps/save_place.h"
 #include "ops/verify.h"
@@ -22,6 +24,8 @@ namespace millrace::jobs {
 namespace {
 
 using executor::NamedValues;
+
+constexpr int64_t kMostScheduleBytes = 4096;
 
 // Settings from the environment override those that were written with the job.
 std::map<std::string, std::string> communicator_of(const FleetRole& role,
@@ -64,6 +68,12 @@ StatusOr<bool> is_saved_job(const std::string& params) {
   return part.has_value();
 }
 
+// The file with the steps of schedule.json, beside the folder of a saved job like its manifest.
+std::string schedule_steps_path(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  return folder + ".schedule.json";
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
@@ -103,6 +113,7 @@ StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
   if (!files.params.empty()) MILLRACE_RETURN_IF_ERROR(trainer->load_params(files.params));
   MILLRACE_ASSIGN_OR_RETURN(const bool loaded, is_saved_job(files.params));
   trainer->worker_->expect_loaded(loaded);
+  if (loaded && own.rate_at) MILLRACE_RETURN_IF_ERROR(trainer->load_schedule(files.params));
   MILLRACE_RETURN_IF_ERROR(trainer->check_workers());
   MILLRACE_RETURN_IF_ERROR(trainer->worker_->start());
   if (const int64_t first = trainer->first_step(); first > 0)
@@ -110,7 +121,45 @@ StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
                  fmt::format("trainer {} begins at step {}, the current step of its servers",
                              settings.trainer, first));
   MILLRACE_RETURN_IF_ERROR(trainer->prepare_workers());
+  if (own.rate_at && !loaded) MILLRACE_RETURN_IF_ERROR(trainer->warn_of_loaded_servers());
   return trainer;
+}
+
+// The schedule of the program is warned of by FleetWorker.
+Status FleetTrainer::warn_of_loaded_servers() {
+  MILLRACE_ASSIGN_OR_RETURN(const auto answers, worker_->table_client().count_loaded());
+  if (std::ranges::any_of(answers, [](const auto& each) { return each.count > 0; }))
+    settings_.log(LogLevel::kWarning,
+                  "the servers have loaded a saved job, this trainer has not: schedule.json begins "
+                  "with the first step; load the same folder in trainers");
+  return Ok();
+}
+
+Status FleetTrainer::load_schedule(const std::string& params) {
+  const std::string path = schedule_steps_path(params);
+  if (!io::may_exist(path)) {
+    settings_.log(LogLevel::kWarning,
+                  fmt::format("{} does not exist, which says how many steps the schedule of the "
+                              "saved job has made: schedule.json begins with the first step",
+                              path));
+    return Ok();
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMostScheduleBytes));
+  const auto json = parse_json_object(text);
+  if (!json.ok()) return Status(json.status()).in_file(path);
+  JsonFields fields(*json, "");
+  fields.require("steps").whole("steps", schedule_before_);
+  MILLRACE_RETURN_IF_ERROR(fields.finish().in_file(path));
+  if (schedule_before_ >= 0) return Ok();
+  return InvalidData("'steps': expected 0 or more, found {}", schedule_before_).in_file(path);
+}
+
+Status FleetTrainer::save_schedule(const std::string& params) {
+  if (!role_.rate_at || settings_.trainer != 0) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t steps, worker_->schedule_step(worker_->next_step()));
+  return write_file_atomically(schedule_steps_path(params),
+                               fmt::format("{{\"steps\": {}}}\n", schedule_before_ + steps),
+                               Replace::kYes);
 }
 
 StatusOr<int64_t> FleetTrainer::go_back() {
@@ -206,7 +255,7 @@ Status FleetTrainer::step_rate(int64_t number, const NamedValues& feeds) {
   if (rate.empty() || feeds.contains(rate)) return Ok();
   if (role_.rate_at) {
     MILLRACE_ASSIGN_OR_RETURN(const int64_t step, worker_->schedule_step(number));
-    return worker_->set_rate(role_.rate_at(step));
+    return worker_->set_rate(role_.rate_at(schedule_before_ + step));
   }
   if (role_.mode == ps::CommMode::kGeo) return Ok();  // in geo jobs the rate may stay constant
   return InvalidArgument(
@@ -271,8 +320,12 @@ Status FleetTrainer::save(const Ending& ending) {
     const ps::DistributedSaveOptions place = save_place(path, root_of(ending, settings_));
     return fleet::FleetSaveTarget{place.root, place.folder, ending.replace, 0};
   };
-  if (!ending.params.empty())
-    MILLRACE_RETURN_IF_ERROR(fleet::save_worker_persistables(*worker_, target_of(ending.params)));
+  if (!ending.params.empty()) {
+    const fleet::FleetSaveTarget target = target_of(ending.params);
+    MILLRACE_RETURN_IF_ERROR(fleet::save_worker_persistables(*worker_, target));
+    MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(target.root, target.folder));
+    MILLRACE_RETURN_IF_ERROR(save_schedule(folder));
+  }
   if (ending.model.empty()) return Ok();
   MILLRACE_RETURN_IF_ERROR(need_model_program(ending));
   MILLRACE_ASSIGN_OR_RETURN(const auto origin,

@@ -56,12 +56,17 @@ class FleetTrainer final : public Trainer {
   Status prepare_workers();
   Status load_params(const std::string& path);
   Status step_rate(int64_t number, const executor::NamedValues& feeds);
+  /// The steps that schedule.json has made are in a file beside the folder of a saved job.
+  Status load_schedule(const std::string& params);
+  Status save_schedule(const std::string& params);
+  Status warn_of_loaded_servers();
   Status gather(executor::NamedValues& values);
 
   Settings settings_;
   std::string name_;  ///< the program's file, for messages
   FleetRole role_;
   std::unique_ptr<fleet::FleetWorker> worker_;
+  int64_t schedule_before_ = 0;  ///< steps of schedule.json that earlier runs of the job have made
   TransferClock clock_;
 };
 

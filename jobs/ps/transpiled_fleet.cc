@@ -208,7 +208,8 @@ void TranspiledFleet::stop_server() {
 }
 
 Status TranspiledFleet::init_worker(std::shared_ptr<ps::Transport> transport,
-                                    const fleet::WaitOptions* wait, Trainer::Settings settings) {
+                                    const fleet::WaitOptions* wait, Trainer::Settings settings,
+                                    const std::string& folder) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_worker", /*server=*/false));
   if (trainer_ != nullptr) return InvalidArgument("init_worker: this worker is running already");
   if (wait != nullptr && strategy_.config.wait_port)
@@ -218,7 +219,7 @@ Status TranspiledFleet::init_worker(std::shared_ptr<ps::Transport> transport,
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Folder> written, write(files_));
   const JobFolder job{written->path()};
   const Trainer::Files files{job.program("trainer", role_.id), job.startup("trainer", role_.id),
-                             job.slices(), ""};
+                             job.slices(), folder};
   MILLRACE_ASSIGN_OR_RETURN(trainer_, open_trainer(files, settings, std::move(transport)));
   next_step_ = trainer_->first_step();
   trains_ = true;

@@ -84,8 +84,10 @@ class TranspiledFleet {
   /// \param wait      null: do not wait for TCP ports; config.wait_port false has the same effect
   /// \param settings  `trainer` is set by this call; the strategy's settings of the communicator
   ///                  override those given
+  /// \param folder    whole variables that a job has saved, of which this worker loads those that
+  ///                  no server has; empty: none
   Status init_worker(std::shared_ptr<ps::Transport> transport, const fleet::WaitOptions* wait,
-                     Trainer::Settings settings);
+                     Trainer::Settings settings, const std::string& folder = {});
   /// Runs one step. Errors: called before init_worker() or after wait_for_all(); those of
   /// Trainer::step().
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,

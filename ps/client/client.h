@@ -101,6 +101,8 @@ class Client {
   /// True once a server has restarted from a snapshot so old that the trainer has to settle()
   /// again.
   [[nodiscard]] bool must_settle() const { return must_settle_; }
+  /// Makes must_settle() true: another trainer has learned that a server restarted.
+  void require_settling() { must_settle_ = true; }
 
   /// Reports to all servers that the trainer is done. Servers stay until they have heard so twice,
   /// so that no lost response makes it an error; once all have answered, a server that cannot be

@@ -1,10 +1,14 @@
 #include "ps/protocol/answers.h"
 
 #include <array>
+#include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
@@ -24,6 +28,8 @@ constexpr std::array<ModeNumber, 3> kModeNumbers{
     {{ServerMode::kSync, 0}, {ServerMode::kAsync, 1}, {ServerMode::kGeo, 3}}};
 // A standing is sent as its position.
 constexpr std::array kStandings{Standing::kContinues, Standing::kJoins, Standing::kMustGoBack};
+// Of LoadedTables: a number follows.
+constexpr const char* kEvery = "every:";
 
 }  // namespace
 
@@ -90,13 +96,33 @@ StatusOr<SavedFile> saved_file(const Reply& reply, std::string_view server) {
 
 void put_answer(const LoadedTables& answer, ReplySink& reply) {
   reply.set_number(answer.count);
-  reply.set_text(answer.ready ? "ready" : "");
+  std::vector<std::string> words;
+  if (answer.ready) words.emplace_back("ready");
+  if (answer.restored) words.emplace_back("restored");
+  if (answer.snapshot_every > 0) words.push_back(kEvery + std::to_string(answer.snapshot_every));
+  reply.set_text(fmt::to_string(fmt::join(words, " ")));
 }
 
 StatusOr<LoadedTables> loaded_tables(const Reply& reply) {
   if (reply.number < 0)
     return InvalidData("a server has loaded {} tables, expected at least 0", reply.number);
-  return LoadedTables{reply.number, reply.text == "ready"};
+  LoadedTables answer{.count = reply.number};
+  llvm::SmallVector<llvm::StringRef, 3> words;
+  llvm::StringRef(reply.text).split(words, ' ', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef word : words) {
+    if (word == "ready") {
+      answer.ready = true;
+    } else if (word == "restored") {
+      answer.restored = true;
+    } else if (!word.consume_front(kEvery) || word.getAsInteger(10, answer.snapshot_every) ||
+               answer.snapshot_every < 1) {
+      return InvalidData(
+          "a server says about its tables '{}', expected 'ready', 'restored' or "
+          "'every:N'",
+          printable(word.str()));
+    }
+  }
+  return answer;
 }
 
 void put_answer(const LossAnswer& answer, ReplySink& reply) {

@@ -46,11 +46,13 @@ StatusOr<SavedFile> saved_file(const Reply& reply, std::string_view server);
 
 /// Answer to CountLoaded.
 struct LoadedTables {
-  int64_t count = 0;   ///< dense tables that the server has loaded since it started
-  bool ready = false;  ///< its tables have the values of a job (TableHandler::is_ready())
+  int64_t count = 0;           ///< dense tables that the server has loaded since it started
+  bool ready = false;          ///< its tables have the values of a job (TableHandler::is_ready())
+  bool restored = false;       ///< it has started from a snapshot
+  int64_t snapshot_every = 0;  ///< steps between its snapshots; 0: it takes none by steps
 };
 void put_answer(const LoadedTables& answer, ReplySink& reply);
-/// Errors: kInvalidData for a negative number.
+/// Errors: kInvalidData for a negative number and an unknown word.
 StatusOr<LoadedTables> loaded_tables(const Reply& reply);
 
 /// Answer to Loss without `steps`.

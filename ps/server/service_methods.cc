@@ -253,7 +253,12 @@ Status Service::checkpoint(const Call& call, const protocol::Checkpoint& message
     protocol::put_answer(file, call.reply);
     return Ok();
   }
-  put_answer(protocol::LoadedTables{files->loaded(), has_values()}, call.reply);
+  const bool by_steps = steps_ != nullptr && snapshots_ != nullptr;
+  put_answer(protocol::LoadedTables{.count = files->loaded(),
+                                    .ready = has_values(),
+                                    .restored = restored_,
+                                    .snapshot_every = by_steps ? core_->options.snapshot_every : 0},
+             call.reply);
   return Ok();
 }
 

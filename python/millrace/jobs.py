@@ -423,9 +423,9 @@ class Fleet(TrainsFromDatasets):
         self._core.stop_server()
 
     def init_worker(self, **options):
-        """Waits for the servers. Options: ``wait_for_servers``, ``deadline``, ``heartbeat``; in hybrid jobs also
-        ``folder`` (of :meth:`save_persistables`, to continue from), ``engine`` ("auto", "shm", "gloo"), ``rendezvous``
-        (new folder where workers meet), ``join_deadline``."""
+        """Waits for the servers. Options: ``wait_for_servers``, ``deadline``, ``heartbeat``; ``folder`` (of
+        :meth:`save_persistables`, to continue from) in hybrid jobs and those of the first fleet; in hybrid jobs also
+        ``engine`` ("auto", "shm", "gloo"), ``rendezvous`` (new folder where workers meet), ``join_deadline``."""
         self._core.init_worker(fill(_core.FleetWorkerOptions(), _seconds(options)))
 
     def step(self, feeds: Mapping[str, object], fetches: Iterable[str] = ()) -> dict:

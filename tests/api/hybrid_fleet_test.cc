@@ -298,6 +298,19 @@ TEST(ApiHybridFleet, AnErrorOfOneWorkerEndsTheJob) {
   EXPECT_THAT(ends[0].message(), AnyOf(HasSubstr("trainer 1"), HasSubstr("rank 1")));
 }
 
+// Each learns at once how many steps the other has made.
+TEST(ApiHybridFleet, LoopsOfDifferentLengthsEndWithAnError) {
+  std::vector<Status> ends(kHybridWorkers);
+  run_job(in_one_process(), Sgd{}, [&](Fleet& fleet, int worker) {
+    steps(0, 2)(fleet, worker);
+    ends[static_cast<size_t>(worker)] =
+        worker == 1 ? fleet.wait_for_all() : fleet.step(hybrid_batch(2, worker, 1)).status();
+  });
+  EXPECT_EQ(ends[0].code(), StatusCode::kDistributed);
+  EXPECT_THAT(ends[0].message(), HasSubstr("trainer 1 has ended after 2 steps, trainer 0 begins"));
+  EXPECT_THAT(ends[1].message(), HasSubstr("trainer 0 begins another step after 2 steps"));
+}
+
 std::string lines_of(int count) {
   std::string text;
   for (int i = 0; i < count; ++i) text += fmt::format("1 {} 4 0.1 0.2 {} 0.4\n", i % 20, i % 3);
@@ -358,8 +371,16 @@ TEST(ApiHybridFleet, WhatItCannotBeCombinedWithIsRefused) {
   Fleet server = process_of(place, true, 0, Sgd{});
   EXPECT_THAT(server.init_server({}, {}, {}, {.elastic = true}).message(),
               HasSubstr("service.elastic with dense_gradients all_reduce"));
-  EXPECT_THAT(server.init_server({}, {}, {}, {.snapshot_root = "x", .snapshot_every = 1}).message(),
-              HasSubstr("service.snapshot_root with dense_gradients all_reduce"));
+  const std::chrono::milliseconds second(1000);
+  EXPECT_THAT(
+      server.init_server({}, {}, {}, {.snapshot_root = "x", .snapshot_interval = second}).message(),
+      HasSubstr("service.snapshot_interval with dense_gradients all_reduce"));
+  EXPECT_THAT(server.init_server({}, {}, {}, {.snapshot_root = "x"}).message(),
+              HasSubstr("expected service.snapshot_every"));
+  Fleet other = process_of(place, true, 0, Sgd{}, FleetStrategy{});
+  EXPECT_THAT(
+      other.init_server({}, {}, {}, {.snapshot_root = "x", .snapshot_every = 1}).message(),
+      HasSubstr("service.snapshot_root with dense_gradients all_reduce in an asynchronous"));
   EXPECT_THAT(server.init_worker().message(), HasSubstr("expected a worker"));
 }
 

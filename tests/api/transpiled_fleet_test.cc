@@ -14,6 +14,7 @@
 #include "api/training.h"
 #include "executor/session.h"
 #include "framework/program.h"
+#include "framework/program_file.h"
 #include "tests/api/nets.h"
 #include "tests/io/temp_folder.h"
 
@@ -174,6 +175,70 @@ INSTANTIATE_TEST_SUITE_P(Modes, TranspiledFleet,
                                                     1, true},
                                            ModeCase{"geo", TranspilerStrategy::geo(1), 1, false}),
                          [](const auto& test) { return std::string(test.param.name); });
+
+// A parameter, which a server has, and a count of steps, which only workers have.
+constexpr const char* kCountingMain = R"(# millrace program 1
+
+block 0 {
+  param w: f32(3, 4)
+  persist seen: f32(1)
+  var x: f32(-1, 3)
+  var h: f32(-1, 4)
+  var q: f32(-1, 4)
+  var loss: f32(1)
+  increment X=seen -> Out=seen {step: 1.0}
+  mul X=x Y=w -> Out=h {x_num_col_dims: 1, y_num_col_dims: 1}
+  square X=h -> Out=q
+  mean X=q -> Out=loss
+}
+)";
+constexpr const char* kCountingStartup = R"(# millrace program 1
+
+block 0 {
+  persist w: f32(3, 4)
+  persist seen: f32(1)
+  uniform_random -> Out=w {shape: [3l, 4l], seed: 2, min: -0.5, max: 0.5, dtype: 5}
+  fill_constant -> Out=seen {shape: [1l], value: 0.0, dtype: 5}
+}
+)";
+
+TEST(TranspiledFleets, WorkersContinueWithWhatOnlyTheyHave) {
+  const TempFolder folder;
+  const auto main = value_of(parse_program_bytes(kCountingMain, "text"));
+  const auto startup = value_of(parse_program_bytes(kCountingStartup, "text"));
+  // \returns the steps that worker 0 has counted
+  const auto run = [&](const std::string& from, const std::string& to, bool worker_loads) {
+    const Connection connection = Connection::in_process();
+    const auto prepared = [&](bool is_server) {
+      Fleet fleet(connection);
+      check(fleet.init({.is_server = is_server, .worker_num = 1, .server_endpoints = {"a:1"}}));
+      check(fleet.distributed_optimizer(momentum(), TranspilerStrategy::sync()));
+      check(fleet.minimize(*main, *startup, "loss"));
+      return fleet;
+    };
+    Fleet server = prepared(true);
+    check(server.init_server(from));
+    std::thread serving([&] { check(server.run_server()); });
+    Fleet worker = prepared(false);
+    check(worker.init_worker(
+        {.wait_for_servers = std::nullopt, .folder = worker_loads ? from : std::string()}));
+    for (int step = 0; step < 3; ++step) {
+      Arrays feeds = batch(step);
+      feeds.erase("t");
+      check(worker.step(feeds).status());
+    }
+    check(worker.wait_for_all());
+    const float seen = value_of(worker.get("seen")).values<float>()[0];
+    check(worker.save_persistables({.root = folder.path(), .folder = to}));
+    check(worker.stop_worker());
+    serving.join();
+    return seen;
+  };
+  EXPECT_EQ(run("", "first", false), 3.0F);
+  EXPECT_EQ(run(folder / "first", "second", true), 6.0F);
+  EXPECT_EQ(run(folder / "second", "third", true), 9.0F);
+  EXPECT_EQ(run(folder / "second", "fourth", false), 3.0F);
+}
 
 // Their steps do not wait for each other, so they do not do what one process does. At the end all
 // have the values of the servers, which are what is saved.

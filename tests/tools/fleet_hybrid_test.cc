@@ -315,8 +315,17 @@ TEST_F(HybridJobs, WhatCannotBeCombinedIsRefusedByName) {
   const std::string ends = spawn::free_endpoints(2);
   const Words trainer{"--role",       "trainer",      "--transpiled", at("job"),
                       "--feed-steps", at("own0.npz"), "--endpoints",  ends};
-  expect_refused("pserver", {"--program", server, "--snapshot-dir", at("snapshots")}, 7,
-                 "--snapshot-dir with dense_gradients all_reduce");
+  expect_refused(
+      "pserver",
+      {"--program", server, "--snapshot-dir", at("snapshots"), "--snapshot-interval-ms", "100"}, 7,
+      "--snapshot-interval-ms with dense_gradients all_reduce");
+  expect_refused("pserver", {"--program", server, "--snapshot-dir", at("snapshots")}, 3,
+                 "expected --snapshot-every, the steps between snapshots");
+  transpile_hybrid("other", kTwoServers, "async");
+  expect_refused("pserver",
+                 {"--program", at("other/pserver_0/__model__"), "--snapshot-dir", at("snapshots"),
+                  "--snapshot-every", "2"},
+                 7, "--snapshot-dir with dense_gradients all_reduce in an asynchronous job");
   expect_refused("pserver", {"--program", server, "--elastic"}, 7,
                  "--elastic with dense_gradients all_reduce");
   expect_refused("run-program", joined(trainer, {"--worker-threads", "2"}), 7,

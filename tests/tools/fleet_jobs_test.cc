@@ -177,6 +177,13 @@ std::string halved_rate() {
                      ctr_job::loss_name());
 }
 
+// A scheduler object, whose steps the trainer counts.
+std::string stepped_rate() {
+  return fmt::format(R"({{"losses": ["{}"], "optimizer": [{{"type": "sgd", "schedule": {{
+                     "type": "exponential_scheduler", "learning_rate": 0.5, "gamma": 0.25}}}}]}})",
+                     ctr_job::loss_name());
+}
+
 // The counter of the schedule is saved with the job, in ordinary and in hybrid ones.
 TEST_F(FleetJobs, ASavedScheduleContinues) {
   for (const std::string more : {"", R"(, "dense_gradients": "all_reduce")"}) {
@@ -206,30 +213,71 @@ TEST_F(FleetJobs, AScheduleThatOnlyServersContinueIsWarnedOf) {
   const std::string list = spawn::free_endpoints(2);
   write_configs("sync", {list.substr(0, list.find(',')), list.substr(list.find(',') + 1)}, kWorkers,
                 "");
-  write("min.json", halved_rate());
-  transpile_configured("job");
   write_feeds(0, 5);
-  succeed("run-program", joined(cluster("job", 5, "first.npz"),
-                                {"--allow-dir", folder_.path(), "--save-params", at("saved")}));
-  for (const bool both : {false, true}) {
-    std::vector<std::unique_ptr<spawn::Process>> processes;
-    for (int i = 0; i < 2; ++i)
-      processes.push_back(std::make_unique<spawn::Process>(
-          Words{spawn::tool("pserver"), "--program", at(fmt::format("job/pserver_{}/__model__", i)),
-                "--params", at("saved")}));
-    for (int t = 0; t < kWorkers; ++t)
-      processes.push_back(std::make_unique<spawn::Process>(
-          trainer(t, both ? Words{"--params", at("saved"), "--force"} : Words{})));
-    for (const auto& process : processes)
-      EXPECT_EQ(process->wait(kTimeoutMs), 0) << process->output();
-    const auto warns = HasSubstr("the schedule of its learning rate begins with the first step");
-    for (size_t t = 2; t < processes.size(); ++t) {
-      if (both)
-        EXPECT_THAT(processes[t]->output(), Not(warns));
-      else
-        EXPECT_THAT(processes[t]->output(), warns);
+  const std::string trained = "the servers have loaded a saved job, this trainer has not";
+  for (const std::string& rate : {halved_rate(), stepped_rate()}) {
+    write("min.json", rate);
+    transpile_configured("job");
+    succeed("run-program", joined(cluster("job", 5, "first.npz"),
+                                  {"--allow-dir", folder_.path(), "--save-params", at("saved")}));
+    for (const bool both : {false, true}) {
+      std::vector<std::unique_ptr<spawn::Process>> processes;
+      for (int i = 0; i < 2; ++i)
+        processes.push_back(std::make_unique<spawn::Process>(
+            Words{spawn::tool("pserver"), "--program",
+                  at(fmt::format("job/pserver_{}/__model__", i)), "--params", at("saved")}));
+      for (int t = 0; t < kWorkers; ++t)
+        processes.push_back(std::make_unique<spawn::Process>(
+            trainer(t, joined({"--force"}, both ? Words{"--params", at("saved")} : Words{}))));
+      for (const auto& process : processes)
+        EXPECT_EQ(process->wait(kTimeoutMs), 0) << process->output();
+      for (size_t t = 2; t < processes.size(); ++t) {
+        if (both)
+          EXPECT_THAT(processes[t]->output(), Not(HasSubstr(trained)));
+        else
+          EXPECT_THAT(processes[t]->output(), HasSubstr(trained));
+      }
     }
   }
+}
+
+// The file beside the folder says how far schedule.json is.
+TEST_F(FleetJobs, ASavedScheduleOfSchedulerObjectsContinues) {
+  const Words saves{"--allow-dir", folder_.path(), "--save-params", at("saved")};
+  for (const std::string more : {"", R"(, "dense_gradients": "all_reduce")"}) {
+    SCOPED_TRACE(more);
+    write_configs("sync", {"127.0.0.1:7200", "127.0.0.1:7201"}, kWorkers, more);
+    write("min.json", stepped_rate());
+    transpile_configured("job");
+    write_feeds(0, 6);
+    succeed("run-program", cluster("job", 6, "whole.npz"));
+    const Arrays whole = floats_in(at("whole.npz"));
+    write_feeds(0, 2);
+    succeed("run-program", joined(cluster("job", 2, "first.npz"), saves));
+    for (const int begin : {2, 4}) {
+      write_feeds(begin, begin + 2);
+      succeed("run-program",
+              joined(joined(cluster("job", 2, "later.npz"), saves), {"--params", at("saved")}));
+      const Arrays later = floats_in(at("later.npz"));
+      for (const int step : {0, 1}) {
+        const auto name = [](int k) {
+          return fmt::format("t0/step{}/{}", k, ctr_job::loss_name());
+        };
+        EXPECT_EQ(later.at(name(step)), whole.at(name(begin + step))) << begin + step;
+      }
+    }
+  }
+  EXPECT_EQ(millrace::testing::bytes_of(at("saved.schedule.json")), "{\"steps\": 6}\n");
+  write("saved.schedule.json", "{\"steps\": -1}");
+  Words again = joined(cluster("job", 1, "later.npz"), {"--params", at("saved")});
+  std::erase(again, "-q");
+  const Ended refused = run("run-program", again);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.output, HasSubstr("'steps': expected 0 or more, found -1"));
+  fs::remove(at("saved.schedule.json"));
+  const Ended warned = run("run-program", again);
+  EXPECT_EQ(warned.code, 0);
+  EXPECT_THAT(warned.output, HasSubstr("schedule.json begins with the first step"));
 }
 
 TEST_F(FleetJobs, WholeVarsGiveEveryoneItsPart) {

@@ -16,6 +16,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "api/checkpoints.h"
 #include "api/fleet.h"
 #include "executor/array_values.h"
 #include "io/checkpoint/folder.h"
@@ -38,6 +39,13 @@ class FleetSnapshots : public CtrFolder {
     servers_ = {list.substr(0, list.find(',')), list.substr(list.find(',') + 1)};
     transpile("job", mode, servers_, kWorkers, more);
     write_feeds(0, kSteps);
+  }
+  // A job whose trainers have the dense parameters.
+  void make_hybrid_job() {
+    make_job("sync", R"(, "dense_gradients": "all_reduce")");
+    const std::string list = spawn::free_endpoints(kWorkers);
+    trainers_ = {list.substr(0, list.find(',')), list.substr(list.find(',') + 1)};
+    of_trainers_ = {"--endpoints", list};
   }
   // The results of the same job without a fault.
   void run_undisturbed() {
@@ -77,7 +85,7 @@ class FleetSnapshots : public CtrFolder {
                                                     "30000",
                                                     "--deadline-ms",
                                                     "50000"},
-                                                   more));
+                                                   joined(of_trainers_, more)));
   }
   void start_all(const Words& of_servers, const Words& of_first_server = {}) {
     processes_.clear();
@@ -97,8 +105,13 @@ class FleetSnapshots : public CtrFolder {
   // A worker of the job in this process, by a loop of its own. \returns how often it went back
   int train_in_own_loop(int worker) {
     api::Fleet fleet(*api::Connection::open());
-    check(fleet.init({.id = worker, .worker_num = kWorkers, .server_endpoints = servers_}));
-    check(fleet.distributed_optimizer({.method = Adam{}, .learning_rate = 0.1}, {.a_sync = false}));
+    check(fleet.init({.id = worker,
+                      .worker_num = kWorkers,
+                      .server_endpoints = servers_,
+                      .worker_endpoints = trainers_}));
+    api::FleetStrategy strategy{.a_sync = false};
+    if (!trainers_.empty()) strategy.dense_gradients = "all_reduce";
+    check(fleet.distributed_optimizer({.method = Adam{}, .learning_rate = 0.1}, strategy));
     const std::string loss = ctr_job::loss_name();
     check(fleet.minimize(*ctr_job::program_of("origin_main.pb"),
                          *ctr_job::program_of("origin_startup.pb"), loss));
@@ -142,6 +155,8 @@ class FleetSnapshots : public CtrFolder {
 
   std::string job_ = "job";
   std::string snapshots_ = "snapshots";
+  Words of_trainers_;                  ///< more words of each trainer
+  std::vector<std::string> trainers_;  ///< endpoints; empty: servers have the dense parameters
   int steps_ = kSteps;
   std::vector<std::string> servers_;
   Processes processes_;  ///< two servers, two trainers
@@ -185,19 +200,86 @@ TEST_F(FleetSnapshots, ASynchronousJobGoesBackToTheSnapshotOfAKilledServer) {
 }
 
 TEST_F(FleetSnapshots, LoopsOfOnesOwnGoBackToTheSnapshotOfAKilledServer) {
-  make_job("sync");
+  for (const bool is_hybrid : {false, true}) {
+    SCOPED_TRACE(is_hybrid ? "hybrid" : "all parameters on servers");
+    processes_.clear();
+    fs::remove_all(at("snapshots"));
+    if (is_hybrid) {
+      make_hybrid_job();
+    } else {
+      make_job("sync");
+    }
+    run_undisturbed();
+    const Words flags{"--snapshot-every", "4"};
+    processes_.push_back(server(0, joined(flags, {"--kill-point", "server/before-apply:7"})));
+    processes_.push_back(server(1, flags));
+    std::array<int, kWorkers> returns{};
+    std::vector<std::thread> workers;
+    for (int t = 0; t < kWorkers; ++t)
+      workers.emplace_back([&, t] { returns[static_cast<size_t>(t)] = train_in_own_loop(t); });
+    replace_first_server(flags);
+    for (std::thread& worker : workers) worker.join();
+    expect_all_end_well();
+    for (const int each : returns) EXPECT_GT(each, 0);
+  }
+}
+
+// Trainers take the dense half of that step from their own copies. The server is lost where it
+// applies a step, where trainers fetch rows, before the first snapshot by steps, and with the last
+// step.
+TEST_F(FleetSnapshots, AHybridJobGoesBackWithTheDenseParametersOfItsTrainers) {
+  make_hybrid_job();
   run_undisturbed();
   const Words flags{"--snapshot-every", "4"};
-  processes_.push_back(server(0, joined(flags, {"--kill-point", "server/before-apply:7"})));
-  processes_.push_back(server(1, flags));
-  std::array<int, kWorkers> returns{};
-  std::vector<std::thread> workers;
-  for (int t = 0; t < kWorkers; ++t)
-    workers.emplace_back([&, t] { returns[static_cast<size_t>(t)] = train_in_own_loop(t); });
+  const Words endpoints = of_trainers_;
+  for (const auto& [point, engine] :
+       {std::pair<std::string, std::string>{"server/before-apply:7", "shm"},
+        {"server/after-apply:7", "gloo"},
+        {"server/before-answer:40", "shm"},
+        {"server/before-apply:2", "shm"},
+        {"server/before-apply:12", "shm"}}) {
+    SCOPED_TRACE(point);
+    fs::remove_all(at("snapshots"));
+    of_trainers_ = joined(endpoints, {"--engine", engine});
+    start_all(flags, {"--kill-point", point});
+    replace_first_server(flags);
+    expect_all_end_well();
+    for (const int t : {2, 3})
+      EXPECT_THAT(processes_[static_cast<size_t>(t)]->output(), HasSubstr("goes back to step"));
+    expect_undisturbed();
+  }
+}
+
+TEST_F(FleetSnapshots, AHybridJobGoesOnWhereEachStepHasASnapshot) {
+  make_hybrid_job();
+  run_undisturbed();
+  const Words flags{"--snapshot-every", "1", "--snapshot-durable"};
+  start_all(flags, {"--kill-point", "server/before-apply:5"});
   replace_first_server(flags);
-  for (std::thread& worker : workers) worker.join();
   expect_all_end_well();
-  for (const int each : returns) EXPECT_GT(each, 0);
+  expect_undisturbed();
+}
+
+// Its trainers would have new dense parameters, beside rows of step 12.
+TEST_F(FleetSnapshots, AHybridJobIsNotStartedFromTheSnapshotsOfAnotherRun) {
+  make_hybrid_job();
+  const Words flags{"--snapshot-every", "4"};
+  start_all(flags);
+  expect_all_end_well();
+  start_all(flags);
+  for (const size_t t : {2, 3}) {
+    EXPECT_NE(processes_[t]->wait(kTimeoutMs), 0) << t;
+    EXPECT_THAT(processes_[t]->output(), HasSubstr("has loaded a snapshot of an earlier run"));
+  }
+  processes_.clear();
+  fs::remove_all(at("snapshots"));
+  processes_.push_back(server(0, flags));
+  processes_.push_back(server(1, {"--snapshot-every", "2"}));
+  for (int t = 0; t < kWorkers; ++t) processes_.push_back(trainer(t));
+  for (const size_t t : {2, 3}) {
+    EXPECT_NE(processes_[t]->wait(kTimeoutMs), 0) << t;
+    EXPECT_THAT(processes_[t]->output(), HasSubstr("expected the same in a job"));
+  }
 }
 
 // A server that was lost before its first snapshot gets the first parameters again.
@@ -249,8 +331,12 @@ TEST_F(FleetSnapshots, AJobContinuesOnOtherNumbersOfServers) {
   const auto reshard_for = [&](const std::string& job) {
     const std::string from = std::exchange(job_, job);
     const std::string old = std::exchange(snapshots_, job + "_snapshots");
-    succeed("checkpoint", {"reshard", at(old), "--slices", at(from), "--to-slices", at(job_), "-o",
-                           at(snapshots_)});
+    if (job == "three") {
+      succeed("checkpoint", {"reshard", at(old), "--slices", at(from), "--to-slices", at(job_),
+                             "-o", at(snapshots_)});
+    } else {
+      check(api::reshard_fleet_snapshots(at(old), at(from), at(job_), at(snapshots_)));
+    }
   };
   const auto run_on = [&](int servers, int steps) {
     processes_.clear();
@@ -278,6 +364,9 @@ TEST_F(FleetSnapshots, AJobContinuesOnOtherNumbersOfServers) {
                                            "--to-slices", at("other"), "-o", at("refused")});
   EXPECT_NE(refused.code, 0);
   EXPECT_THAT(refused.output, HasSubstr("the new job is not synchronous"));
+  EXPECT_THAT(api::reshard_fleet_snapshots(at(snapshots_), at(job_), at("other"), at("refused"))
+                  .to_string(),
+              HasSubstr("the new job is not synchronous"));
   const Ended foreign = run("checkpoint", {"reshard", at("snapshots"), "--slices", at("three"),
                                            "--to-slices", at("one"), "-o", at("refused")});
   EXPECT_NE(foreign.code, 0);

@@ -54,6 +54,8 @@ constexpr FieldFlag kFieldFlags[] = {
     {"options.workers", "--worker-threads"},
     {"runtime.rings", "--rank and --endpoints"},
     {"service.elastic", "--elastic"},
+    {"service.snapshot_every", "--snapshot-every"},
+    {"service.snapshot_interval", "--snapshot-interval-ms"},
     {"service.snapshot_root", "--snapshot-dir"},
     {"settings.devices", "--devices"},
     {"settings.trainer", "--trainer-id"},
