@@ -24,7 +24,12 @@ namespace millrace::api {
 namespace {
 
 Status check_dataset_options(const DatasetOptions& options) {
-  if (options.files.empty()) return InvalidArgument("options.files: expected at least one file");
+  if (options.files.empty() && options.arrow.empty())
+    return InvalidArgument("options.files: expected at least one file");
+  if (!options.files.empty() && !options.arrow.empty())
+    return InvalidArgument("expected one of options.files and options.arrow");
+  if (!options.arrow.empty() && (!options.pipe_command.empty() || options.allow_pipe_command))
+    return InvalidArgument("options.pipe_command has no effect on options.arrow");
   const int described = static_cast<int>(!options.use_vars.empty()) +
                         static_cast<int>(!options.slots.empty()) +
                         static_cast<int>(!options.slots_text.empty());
@@ -59,6 +64,21 @@ Status take_command(const DatasetOptions& options, io::SlotsFile& slots) {
   return Ok();
 }
 
+// Replaces the examples. Errors: a source that cannot be opened, or with the name of another one.
+Status take_sources(const std::vector<ArrowSource>& sources, jobs::FeedOptions& feeds) {
+  feeds.files.clear();
+  feeds.streams.clear();
+  for (const ArrowSource& source : sources) {
+    if (!source.open)
+      return InvalidArgument("options.arrow: source '{}' has no function that opens it",
+                             source.name);
+    if (!feeds.streams.emplace(source.name, source.open).second)
+      return InvalidArgument("options.arrow: two sources have the name '{}'", source.name);
+    feeds.files.push_back(source.name);
+  }
+  return Ok();
+}
+
 jobs::FeedOptions feed_options_of(const DatasetOptions& options) {
   jobs::FeedOptions feeds;
   feeds.files = options.files;
@@ -85,6 +105,7 @@ StatusOr<io::SlotsFile> dataset_slots(const Program& program, const DatasetOptio
     return slots;
   }
   JsonWriter names(0);
+  if (!options.arrow.empty()) names.begin_object().key("format").value("arrow").key("slots");
   names.begin_array();
   for (const std::string& name : options.use_vars) {
     if (program.root().find_var(name) == nullptr)
@@ -92,6 +113,7 @@ StatusOr<io::SlotsFile> dataset_slots(const Program& program, const DatasetOptio
     names.value(name);
   }
   names.end_array();
+  if (!options.arrow.empty()) names.end_object();
   return io::parse_slots(names.take(), program);
 }
 
@@ -162,6 +184,7 @@ StatusOr<Dataset> Dataset::create(const Program& program, const DatasetOptions& 
   MILLRACE_RETURN_IF_ERROR(check_dataset_options(options));
   auto parts = std::make_unique<Parts>();
   parts->feeds = feed_options_of(options);
+  if (!options.arrow.empty()) MILLRACE_RETURN_IF_ERROR(take_sources(options.arrow, parts->feeds));
   MILLRACE_ASSIGN_OR_RETURN(parts->slots, dataset_slots(program, options));
   MILLRACE_RETURN_IF_ERROR(take_command(options, parts->slots));
   MILLRACE_ASSIGN_OR_RETURN(parts->data, jobs::SlotData::find(parts->feeds, parts->slots));
@@ -171,8 +194,22 @@ StatusOr<Dataset> Dataset::create(const Program& program, const DatasetOptions& 
 Status Dataset::set_files(const std::vector<std::string>& files) {
   MILLRACE_RETURN_IF_ERROR(parts_->may("set_files"));
   if (files.empty()) return InvalidArgument("set_files: expected at least one file");
+  if (parts_->slots.format.arrow)
+    return InvalidArgument("set_files: the data set has Arrow streams, expected set_arrow");
   jobs::FeedOptions feeds = parts_->feeds;
   feeds.files = files;
+  MILLRACE_ASSIGN_OR_RETURN(parts_->data, jobs::SlotData::find(feeds, parts_->slots));
+  parts_->feeds = std::move(feeds);
+  return Ok();
+}
+
+Status Dataset::set_arrow(const std::vector<ArrowSource>& sources) {
+  MILLRACE_RETURN_IF_ERROR(parts_->may("set_arrow"));
+  if (sources.empty()) return InvalidArgument("set_arrow: expected at least one source");
+  if (!parts_->slots.format.arrow)
+    return InvalidArgument("set_arrow: the data set has files, expected set_files");
+  jobs::FeedOptions feeds = parts_->feeds;
+  MILLRACE_RETURN_IF_ERROR(take_sources(sources, feeds));
   MILLRACE_ASSIGN_OR_RETURN(parts_->data, jobs::SlotData::find(feeds, parts_->slots));
   parts_->feeds = std::move(feeds);
   return Ok();

@@ -10,6 +10,8 @@
 #include "executor/array.h"
 #include "framework/base/status.h"
 
+struct ArrowArrayStream;  // of the Arrow C stream interface; Arrow libraries define it
+
 namespace millrace {
 class Program;
 }
@@ -27,12 +29,23 @@ enum class DatasetDivide {
   kExamples,  ///< each reads a random share of the lines of every file
 };
 
-/// Where the examples of a data set are, and how they become batches. One of `use_vars`, `slots`
-/// and `slots_text` describes a line.
+/// Examples in Arrow form: a table, or a reader of a Parquet file.
+struct ArrowSource {
+  std::string name;  ///< for messages; every source has another one
+  /// Starts a pass over the rows. Called by a thread that reads, once for every pass; the data set
+  /// moves the stream out of the struct. Every pass must have the same rows.
+  std::function<StatusOr<std::shared_ptr<ArrowArrayStream>>()> open;
+};
+
+/// Where the examples of a data set are, and how they become batches. One of `files` and `arrow`
+/// has them. One of `use_vars`, `slots` and `slots_text` describes a line.
 struct DatasetOptions {
   /// Names or patterns ("clicks/part-*"), matches in the order of their names; "-" is standard
   /// input. Plain, gzip or zstd.
   std::vector<std::string> files = {};
+  /// Streams whose rows are the lines; the description has "format": "arrow", or `use_vars` names
+  /// columns (docs/data_files.md). A stream is read one array at a time.
+  std::vector<ArrowSource> arrow = {};
   /// MultiSlot text: vars of the program that the slots of a line feed, in order. float32 is a
   /// float slot, int64 a slot of ids; LoD level 0 is dense, with the dims of the var.
   std::vector<std::string> use_vars = {};
@@ -127,6 +140,8 @@ class Dataset {
   /// Replaces the list of files; examples in memory are dropped. Errors: as create(), and then
   /// nothing changes.
   Status set_files(const std::vector<std::string>& files);
+  /// The same for streams. Errors: also kInvalidArgument if the examples are not in Arrow form.
+  Status set_arrow(const std::vector<ArrowSource>& sources);
   /// Vars that the examples feed, in the order of a line.
   [[nodiscard]] std::vector<std::string> fed_vars() const;
 

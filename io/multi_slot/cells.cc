@@ -31,12 +31,6 @@ bool parse_cell_id(std::string_view text, uint64_t& value) {
   return true;
 }
 
-bool parse_cell_float(std::string_view text, float& value) {
-  const char* const begin = text.data() + (text.starts_with('+') ? 1 : 0);
-  const auto [end, error] = float_from_chars(begin, text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
-}
-
 uint64_t fnv1a(std::string_view text, uint64_t hash) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return hash;
@@ -95,6 +89,19 @@ Status bad_id(const Slot& slot, size_t column, std::string_view cell) {
 int64_t ValueCounts::of(size_t slot, uint64_t value) const {
   const auto found = counts_[slot].find(value);
   return found == counts_[slot].end() ? 0 : found->second;
+}
+
+bool parse_cell_float(std::string_view text, float& value) {
+  const char* const begin = text.data() + (text.starts_with('+') ? 1 : 0);
+  const auto [end, error] = float_from_chars(begin, text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
+}
+
+int64_t id_of(uint64_t value, size_t slot, const CellRule& rule, const ValueCounts* counts) {
+  if (rule.min_count > 0 && counts->of(slot, value) < rule.min_count) return rule.rare_id;
+  // the sum wraps around without overflow
+  if (rule.buckets > 0) value = static_cast<uint64_t>(rule.first_id) + value % rule.buckets;
+  return static_cast<int64_t>(value);
 }
 
 bool hash_cell(std::string_view cell, const CellRule& rule, uint64_t& value) {
@@ -161,10 +168,7 @@ Status DelimitedLines::append_ids(size_t number, SlotColumn& column) const {
     }
     uint64_t value = 0;
     if (!hash_cell(cells_[c], rule, value)) return bad_id(slot, c, cells_[c]);
-    const bool rare = rule.min_count > 0 && counts_->of(number, value) < rule.min_count;
-    // the sum wraps around without overflow
-    if (rule.buckets > 0) value = static_cast<uint64_t>(rule.first_id) + value % rule.buckets;
-    column.ids.push_back(rare ? rule.rare_id : static_cast<int64_t>(value));
+    column.ids.push_back(id_of(value, number, rule, counts_));
   }
   column.ends.push_back(static_cast<int64_t>(column.ids.size()));
   return Ok();

@@ -52,6 +52,11 @@ class DelimitedLines {
   std::vector<std::string_view> cells_;  ///< of the current line
 };
 
+/// A finite number that fills the cell. \returns false for anything else
+bool parse_cell_float(std::string_view text, float& value);
+/// The id of a value of hash_cell(): its bucket, or CellRule::rare_id if it is rare.
+/// \param slot  number of the slot in `counts`, which may be null without a min_count
+int64_t id_of(uint64_t value, size_t slot, const CellRule& rule, const ValueCounts* counts);
 /// The value of a cell before buckets. \returns false if it is not a number where the rule expects
 /// one
 bool hash_cell(std::string_view cell, const CellRule& rule, uint64_t& value);

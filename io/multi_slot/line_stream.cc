@@ -165,7 +165,8 @@ StatusOr<std::unique_ptr<InputBytes>> open_bytes(const std::string& path) {
     MILLRACE_ASSIGN_OR_RETURN(fd, open_file(path));
   }
   auto plain = std::make_unique<PlainBytes>(fd, path != "-");
-  MILLRACE_ASSIGN_OR_RETURN(const std::string_view first, plain->peek(4));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string_view first, plain->peek(5));
+  MILLRACE_RETURN_IF_ERROR(refuse_parquet(first));
   if (first.starts_with("\x1f\x8b")) {
     auto gzip = std::make_unique<GzipBytes>(std::move(plain));
     MILLRACE_RETURN_IF_ERROR(gzip->open());
@@ -182,6 +183,14 @@ StatusOr<std::unique_ptr<InputBytes>> open_bytes(const std::string& path) {
 }
 
 }  // namespace
+
+// The first value after the magic number is one of Thrift's compact protocol, so that text which
+// begins with the same letters is no Parquet.
+Status refuse_parquet(std::string_view first) {
+  if (!first.starts_with("PAR1\x15")) return Ok();
+  return Unimplemented("a Parquet file, which only the Python package reads")
+      .with_hint("millrace.Dataset(program, files=['x.parquet'], ...), or convert it to csv");
+}
 
 StatusOr<std::unique_ptr<InputBytes>> open_input_bytes(const std::string& path) {
   StatusOr<std::unique_ptr<InputBytes>> bytes = open_bytes(path);

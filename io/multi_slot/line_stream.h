@@ -22,9 +22,13 @@ class InputBytes {
   virtual StatusOr<size_t> read(char* to, size_t size) = 0;
 };
 
+/// The error for a file that begins with `first`, at least 5 bytes, like a Parquet file; ok for
+/// other files. Parquet is read in Python only.
+Status refuse_parquet(std::string_view first);
+
 /// Opens a regular file, or standard input for "-".
 /// Errors (with the path): kNotFound, kIo, kInvalidData for a folder, a device or damaged
-/// compressed bytes, kUnimplemented for zstd if this build does not support it.
+/// compressed bytes, kUnimplemented for zstd if this build does not support it, and for Parquet.
 StatusOr<std::unique_ptr<InputBytes>> open_input_bytes(const std::string& path);
 
 /// Lines of a file, read in large pieces. Not thread-safe.

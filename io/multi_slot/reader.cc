@@ -95,21 +95,57 @@ StatusOr<bool> for_each_line(const MultiSlotSource& source, const std::string& p
   }
 }
 
+// The same for the rows of a stream.
+StatusOr<bool> for_each_row(const MultiSlotSource& source, const std::string& name,
+                            const ValueCounts* counts,
+                            llvm::function_ref<StatusOr<bool>(ArrowRows&, int64_t)> use) {
+  const auto found = source.streams.find(name);
+  if (found == source.streams.end()) return Internal("there is no stream '{}'", name);
+  ArrowRows rows(source.slots, counts);
+  if (Status status = rows.open(found->second); !status.ok())
+    return std::move(status).in_file(name);
+  while (true) {
+    StatusOr<bool> more = rows.next();
+    if (!more.ok()) return std::move(more).status().in_file(name);
+    if (!*more) return true;
+    more = use(rows, rows.number());
+    if (!more.ok()) {
+      const Status& status = more.status();
+      return Status(status.code(), fmt::format("row {}: {}", rows.number(), status.message()))
+          .in_file(name);
+    }
+    if (!*more) return false;
+  }
+}
+
 }  // namespace
 
-StatusOr<std::shared_ptr<const ValueCounts>> count_values(const MultiSlotSource& source) {
+StatusOr<std::shared_ptr<const ValueCounts>> count_values(const MultiSlotSource& source,
+                                                          std::vector<int64_t>* lines) {
   bool wanted = false;
   for (const Slot& slot : source.slots)
     wanted = wanted || (slot.is_used && slot.cells.min_count > 0);
   if (!wanted) return std::shared_ptr<const ValueCounts>();
   auto counts = std::make_shared<ValueCounts>(source.slots.size());
   DelimitedLines parser(source.format, source.slots, nullptr);
-  const auto add = [&](std::string_view line, int64_t) -> StatusOr<bool> {
-    MILLRACE_RETURN_IF_ERROR(parser.count(line, *counts));
-    return true;
-  };
-  for (const std::string& path : source.files)
-    MILLRACE_RETURN_IF_ERROR(for_each_line(source, path, {}, add).status());
+  std::vector<int64_t> found(source.files.size());
+  for (size_t f = 0; f < source.files.size(); ++f) {
+    const auto add = [&](std::string_view line, int64_t at) -> StatusOr<bool> {
+      found[f] = at + 1;
+      MILLRACE_RETURN_IF_ERROR(parser.count(line, *counts));
+      return true;
+    };
+    const auto add_row = [&](ArrowRows& rows, int64_t at) -> StatusOr<bool> {
+      found[f] = at + 1;
+      MILLRACE_RETURN_IF_ERROR(rows.count(*counts));
+      return true;
+    };
+    const std::string& path = source.files[f];
+    MILLRACE_RETURN_IF_ERROR((source.format.arrow ? for_each_row(source, path, nullptr, add_row)
+                                                  : for_each_line(source, path, {}, add))
+                                 .status());
+  }
+  if (lines != nullptr) *lines = std::move(found);
   return std::shared_ptr<const ValueCounts>(std::move(counts));
 }
 
@@ -163,9 +199,18 @@ void MultiSlotReader::read_files(Lane& lane, size_t first) {
                                  : parse_multi_slot_line(line, source_.slots, batch));
     return batch.rows < source_.batch_size || hand_over();
   };
+  const auto add_row = [&](ArrowRows& rows, int64_t at) -> StatusOr<bool> {
+    lines_[file] = at + 1;
+    if (!source_.share.has(file, at)) return true;
+    MILLRACE_RETURN_IF_ERROR(rows.append(batch));
+    return batch.rows < source_.batch_size || hand_over();
+  };
   for (; file < source_.files.size(); file += lanes_.size()) {
-    StatusOr<bool> more = for_each_line(
-        source_, source_.files[file], [&lane] { return lane.is_stopped(); }, add);
+    const std::string& path = source_.files[file];
+    StatusOr<bool> more = source_.format.arrow
+                              ? for_each_row(source_, path, source_.counts.get(), add_row)
+                              : for_each_line(
+                                    source_, path, [&lane] { return lane.is_stopped(); }, add);
     if (!more.ok()) return lane.finish(std::move(more).status());
     if (!*more) return;
   }

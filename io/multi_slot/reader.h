@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "framework/base/status.h"
+#include "io/multi_slot/arrow_rows.h"
 #include "io/multi_slot/cells.h"
 #include "io/multi_slot/line.h"
 #include "io/multi_slot/line_share.h"
@@ -17,7 +19,9 @@ namespace millrace::io {
 /// The input of a MultiSlotReader.
 struct MultiSlotSource {
   std::vector<std::string> files;  ///< plain, gzip or zstd; "-" is standard input
-  std::string pipe_command;        ///< through which each file is sent; empty: none
+  /// With TextFormat::arrow: streams by their name, in place of files; rows are their lines.
+  std::map<std::string, ArrowOpener> streams;
+  std::string pipe_command;  ///< through which each file is sent; empty: none
   TextFormat format;
   std::vector<Slot> slots;
   /// Delimited text with slots that have a min_count: count_values(). Otherwise null.
@@ -30,8 +34,10 @@ struct MultiSlotSource {
 
 /// Counts the values of slots with a min_count in all lines of the files, also those of other
 /// trainers. Null if there are no such slots.
+/// \param lines  receives the number of lines of each file, if there are such slots; may be null
 /// Errors, with file and line: those of DelimitedLines::count() and of the files.
-StatusOr<std::shared_ptr<const ValueCounts>> count_values(const MultiSlotSource& source);
+StatusOr<std::shared_ptr<const ValueCounts>> count_values(const MultiSlotSource& source,
+                                                          std::vector<int64_t>* lines = nullptr);
 
 /// Batches of instances from files, read ahead by background threads: a QueueDataset.
 ///

@@ -57,6 +57,22 @@ Status read_columns(const json& object, Slot& slot) {
   return Ok();
 }
 
+// A name or a list of names; without it the name of the slot.
+Status read_column_names(const json& object, Slot& slot) {
+  const auto it = object.is_object() ? object.find("columns") : object.end();
+  if (!object.is_object() || it == object.end()) {
+    slot.cells.names = {slot.name};
+    return Ok();
+  }
+  const json list = it->is_string() ? json::array({*it}) : *it;
+  const bool valid =
+      list.is_array() && !list.empty() &&
+      std::all_of(list.begin(), list.end(), [](const json& name) { return name.is_string(); });
+  if (!valid) return wrong(slot, "columns", "the name of a column or a list of names", *it);
+  slot.cells.names = list.get<std::vector<std::string>>();
+  return Ok();
+}
+
 // Reads a whole number from `least` on, if there is one.
 template <typename T>
 Status read_whole(const json& object, const char* key, const Slot& slot, int64_t least, T& to) {
@@ -134,9 +150,10 @@ bool is_cell_field(std::string_view key) {
 // Reads the fields of is_format_field().
 Status parse_format(const json& root, TextFormat& format) {
   const json kind = root.value("format", json("multi_slot"));
-  if (kind != "multi_slot" && kind != "delimited")
-    return InvalidData("format: expected multi_slot or delimited, found {}", kind.dump());
+  if (kind != "multi_slot" && kind != "delimited" && kind != "arrow")
+    return InvalidData("format: expected multi_slot, delimited or arrow, found {}", kind.dump());
   format.delimited = kind == "delimited";
+  format.arrow = kind == "arrow";
   for (const char* const key : {"separator", "header", "columns"}) {
     if (!format.delimited && root.contains(key))
       return InvalidData("{}: only with \"format\": \"delimited\"", key);
@@ -157,10 +174,12 @@ Status parse_format(const json& root, TextFormat& format) {
   return Ok();
 }
 
-// Reads the fields of is_cell_field() into Slot::cells. A dense slot without a shape has one number
-// per column.
-Status parse_cell_rule(const json& object, Slot& slot) {
-  MILLRACE_RETURN_IF_ERROR(read_columns(object, slot));
+// Reads the fields of is_cell_field() into Slot::cells. A dense slot of delimited text without a
+// shape has one number per column; columns of a stream may have lists.
+Status parse_cell_rule(const json& object, Slot& slot, const TextFormat& format) {
+  MILLRACE_RETURN_IF_ERROR(format.arrow ? read_column_names(object, slot)
+                                        : read_columns(object, slot));
+  if (!object.is_object()) return Ok();
   MILLRACE_RETURN_IF_ERROR(read_default(object, slot));
   CellRule& cells = slot.cells;
   if (slot.is_float) {
@@ -175,7 +194,7 @@ Status parse_cell_rule(const json& object, Slot& slot) {
   MILLRACE_RETURN_IF_ERROR(read_whole(object, "rare", slot, kLowest, cells.rare_id));
   if (object.contains("rare") != (cells.min_count > 0))
     return InvalidData("slot '{}': expected both 'min_count' and 'rare', or neither", slot.name);
-  if (!slot.is_dense) return Ok();
+  if (!slot.is_dense || format.arrow) return Ok();
   if (slot.dims.empty() && cells.count > 1) slot.dims = {static_cast<int64_t>(cells.count)};
   if (slot.width() != cells.count)
     return InvalidData("slot '{}': expected {} columns for its dims, found {}", slot.name,
@@ -250,10 +269,10 @@ Status read_type(const json& object, Slot& slot, bool& has_type) {
   return InvalidData("slot '{}': expected type float or uint64, found '{}'", slot.name, type);
 }
 
-Status check_slot_fields(const json& object, const Slot& slot, bool delimited) {
+Status check_slot_fields(const json& object, const Slot& slot, bool has_cells) {
   for (const auto& [key, value] : object.items()) {
     const bool known = key == "name" || key == "type" || key == "is_dense" || key == "is_used" ||
-                       key == "shape" || (delimited && is_cell_field(key));
+                       key == "shape" || (has_cells && is_cell_field(key));
     if (!known) return InvalidData("slot '{}': unknown field '{}'", slot.name, key);
   }
   return Ok();
@@ -267,9 +286,10 @@ StatusOr<Slot> parse_slot(const json& object, size_t place, const Program& progr
   if (!name->is_string()) return InvalidData("slot {}: expected a name", place);
   slot.name = name->get<std::string>();
   bool has_type = false;
+  const bool has_cells = format.delimited || format.arrow;
   MILLRACE_RETURN_IF_ERROR(take_from_var(program, slot, has_type));
   if (object.is_object()) {
-    MILLRACE_RETURN_IF_ERROR(check_slot_fields(object, slot, format.delimited));
+    MILLRACE_RETURN_IF_ERROR(check_slot_fields(object, slot, has_cells));
     MILLRACE_RETURN_IF_ERROR(read_type(object, slot, has_type));
     MILLRACE_RETURN_IF_ERROR(read_field(object, "is_dense", slot, slot.is_dense));
     MILLRACE_RETURN_IF_ERROR(read_field(object, "is_used", slot, slot.is_used));
@@ -280,7 +300,7 @@ StatusOr<Slot> parse_slot(const json& object, size_t place, const Program& progr
                        slot.name);
   if (!slot.is_dense) slot.dims.clear();
   MILLRACE_RETURN_IF_ERROR(check_dims(slot));
-  if (format.delimited) MILLRACE_RETURN_IF_ERROR(parse_cell_rule(object, slot));
+  if (has_cells) MILLRACE_RETURN_IF_ERROR(parse_cell_rule(object, slot, format));
   return slot;
 }
 
@@ -320,7 +340,10 @@ Status read_top(const json& root, SlotsFile& file) {
   if (file.pipe_command == "cat") file.pipe_command.clear();
   MILLRACE_RETURN_IF_ERROR(read_count(root, "batch_size", file.batch_size));
   MILLRACE_RETURN_IF_ERROR(read_count(root, "thread_num", file.readers));
-  return parse_format(root, file.format);
+  MILLRACE_RETURN_IF_ERROR(parse_format(root, file.format));
+  if (file.format.arrow && !file.pipe_command.empty())
+    return InvalidData("pipe_command: an Arrow stream has no lines");
+  return Ok();
 }
 
 }  // namespace

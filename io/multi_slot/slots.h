@@ -12,7 +12,7 @@
 
 namespace millrace::io {
 
-/// How the cells of delimited text become ids.
+/// How the cells of delimited text and of Arrow columns become ids.
 enum class CellHash : uint8_t {
   kNone,         ///< decimal number, the id itself unless there are buckets
   kHexadecimal,  ///< the same for a hexadecimal number of at most 16 digits
@@ -22,11 +22,13 @@ enum class CellHash : uint8_t {
   kCrc32,        ///< CRC-32 as in gzip, continued from the seed
 };
 
-/// Which cells of a line of delimited text a slot has, and how they become its values.
+/// Which cells of a line of delimited text, or columns of an Arrow stream, a slot has, and how they
+/// become its values.
 struct CellRule {
-  size_t first = 0;                    ///< first column, from 0
-  size_t count = 1;                    ///< number of columns
-  std::optional<double> missing = {};  ///< float slots: value of an empty cell; without: an error
+  size_t first = 0;                     ///< first column, from 0
+  size_t count = 1;                     ///< number of columns
+  std::vector<std::string> names = {};  ///< Arrow: its columns, in place of the numbers above
+  std::optional<double> missing = {};   ///< float slots: value of an empty cell; without: an error
   std::optional<int64_t> missing_id = {};  ///< the same for ids; it is not hashed
   CellHash hash = CellHash::kNone;
   std::string prefix = {};  ///< hashed before the text of the cell
@@ -45,14 +47,15 @@ struct Slot {
   bool is_used = true;    ///< false: its values are skipped
   /// Dense slots: dims of an instance, all above 0; empty means a single number.
   std::vector<int64_t> dims = {};
-  CellRule cells = {};  ///< of delimited text
+  CellRule cells = {};  ///< of delimited text and Arrow streams
 
   /// Number of values per instance of a dense slot.
   [[nodiscard]] size_t width() const;
 };
 
-/// The form of the lines of a file.
+/// The form of the lines of a file, or of what has rows in place of lines.
 struct TextFormat {
+  bool arrow = false;      ///< rows of an Arrow stream; the members below have no meaning
   bool delimited = false;  ///< cells between separators; otherwise MultiSlot text
   char separator = '\t';
   bool header = false;  ///< the first line of each file is skipped
@@ -72,7 +75,8 @@ struct SlotsFile {
 
 /// Parses the description of MultiSlot text: {"slots": [...], "batch_size": 64}, or the original's
 /// DataFeedDesc with its field names ({"multi_slot_desc": {"slots": [...]}, "batch_size": 64}).
-/// With "format": "delimited" it describes delimited text (docs/data_files.md).
+/// With "format": "delimited" it describes delimited text, with "arrow" the columns of an Arrow
+/// stream (docs/data_files.md).
 ///
 /// A slot is a name, or {"name", "type": "float" or "uint64", "is_dense", "is_used", "shape"}.
 /// Missing fields are taken from the var of that name: float32 is float and int64 is uint64; LoD

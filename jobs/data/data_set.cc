@@ -11,6 +11,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "io/multi_slot/line_stream.h"
 #include "io/npz.h"
 #include "jobs/data/csv.h"
 
@@ -137,6 +138,8 @@ StatusOr<DataSet> DataSet::read(const std::string& path, const std::string& colu
   } else {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<ColumnRange> ranges, parse_columns(columns));
     MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxDataBytes));
+    if (Status status = io::refuse_parquet(text); !status.ok())
+      return std::move(status).in_file(path);
     const StatusOr<CsvTable> table = parse_csv(text);
     if (!table.ok()) return Status(table.status()).in_file(path);
     for (const ColumnRange& range : ranges) {

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
+
+#include "io/multi_slot/arrow_rows.h"
 
 namespace millrace::jobs {
 
@@ -25,7 +28,10 @@ struct FeedOptions {
   std::string data;                 ///< csv or npz with examples
   std::string columns;              ///< csv: "x=0:12,y=13"
   std::vector<std::string> files;   ///< patterns of MultiSlot text; "-" is standard input
-  std::string slots;                ///< file that describes the fields of their lines
+  /// Arrow streams by name, in place of `files`, which then has their names in order. Each is
+  /// opened again for every pass.
+  std::map<std::string, io::ArrowOpener> streams = {};
+  std::string slots;  ///< file that describes the fields of their lines
   /// A pipe_command of `slots` may run. It is a command of the shell, with all rights of the
   /// process.
   bool allow_pipe_command = false;

@@ -112,6 +112,11 @@ Status SlotData::set_up(const FeedOptions& options, io::SlotsFile slots) {
                   fmt::format("the description of the slots would run the pipe_command '{}'",
                               slots.pipe_command))
         .with_hint("options.allow_pipe_command lets it; read the command first");
+  if (slots.format.arrow == options.streams.empty())
+    return Status(StatusCode::kUsage,
+                  slots.format.arrow
+                      ? "options.files: a description with \"format\": \"arrow\" is for streams"
+                      : "options.arrow: expected a description with \"format\": \"arrow\"");
   source_.pipe_command = std::move(slots.pipe_command);
   source_.format = slots.format;
   source_.slots = std::move(slots.slots);
@@ -130,11 +135,14 @@ Status SlotData::set_up(const FeedOptions& options, io::SlotsFile slots) {
 Status SlotData::find_files(const FeedOptions& options) {
   in_memory_ = options.in_memory;
   std::vector<std::string>& files = source_.files;
+  source_.streams = options.streams;
+  if (!options.streams.empty()) files = options.files;
   for (const std::string& pattern : options.files)
-    MILLRACE_RETURN_IF_ERROR(add_files(pattern, files));
+    if (options.streams.empty()) MILLRACE_RETURN_IF_ERROR(add_files(pattern, files));
   MILLRACE_RETURN_IF_ERROR(check_listed_once(files));
   source_name_ = files.front();
-  from_stdin_ = std::find(files.begin(), files.end(), "-") != files.end();
+  from_stdin_ =
+      options.streams.empty() && std::find(files.begin(), files.end(), "-") != files.end();
   if (from_stdin_ && !in_memory_ && options.epochs > 1)
     return {StatusCode::kUsage,
             "options.files: standard input can be read only once; several epochs need "
@@ -150,7 +158,9 @@ Status SlotData::divide_files(const FeedOptions& options) {
   if (from_stdin_ && std::any_of(source_.slots.begin(), source_.slots.end(), counted))
     return {StatusCode::kUsage,
             "options.files: slots with a min_count need files, which are read twice"};
-  MILLRACE_ASSIGN_OR_RETURN(source_.counts, io::count_values(source_));
+  std::vector<int64_t> rows;
+  MILLRACE_ASSIGN_OR_RETURN(source_.counts, io::count_values(source_, &rows));
+  if (!rows.empty()) MILLRACE_RETURN_IF_ERROR(check_rows(rows));
   if (options.trainer < 0 || options.trainer >= options.trainers)
     return {StatusCode::kUsage, fmt::format("options.trainer: expected less than {}, found {}",
                                             options.trainers, options.trainer)};
@@ -173,6 +183,7 @@ Status SlotData::read_all() {
     append(batch, rows_);
   }
   read_ = rows_.rows;
+  MILLRACE_RETURN_IF_ERROR(check_rows(reader.lines()));
   if (!reshuffle_) return check_epoch();
   // otherwise this trainer might have another number of steps than it has announced
   for (size_t f = 0; f < lines_.size(); ++f)
@@ -182,6 +193,18 @@ Status SlotData::read_all() {
           .in_file(source_.files[f]);
   lines_ = reader.lines();
   return share_epoch_ > 1 ? Ok() : check_epoch();
+}
+
+// A stream that can be read only once is empty in the second pass.
+Status SlotData::check_rows(const std::vector<int64_t>& rows) {
+  for (size_t f = 0; f < rows.size() && source_.format.arrow; ++f) {
+    const auto [found, is_new] = rows_of_.emplace(source_.files[f], rows[f]);
+    if (!is_new && found->second != rows[f])
+      return InvalidData("expected {} rows as in the first pass, found {}", found->second, rows[f])
+          .in_file(source_.files[f])
+          .with_hint("what can be read only once needs options.in_memory and no min_count");
+  }
+  return Ok();
 }
 
 // Memory: replaces the examples by those of another epoch.
@@ -359,6 +382,7 @@ Status SlotData::read_batch() {
     if (rows_.rows >= source_.batch_size || (rows_.rows > 0 && !drop_last_)) return Ok();
     dropped_ += rows_.rows;
     if (rows_.rows > 0) continue;
+    MILLRACE_RETURN_IF_ERROR(check_rows(reader_->lines()));
     if (epoch_ == 1) MILLRACE_RETURN_IF_ERROR(check_epoch());
     if (epoch_ == epochs_) return Ok();
     ++epoch_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -83,6 +84,7 @@ class SlotData {
   void start_reader();
   Status read_all();
   Status read_share(int64_t epoch);
+  Status check_rows(const std::vector<int64_t>& rows);
   [[nodiscard]] int64_t steps_of(int64_t rows) const;
   Status read_batch();
   StatusOr<int64_t> next_of_queue(executor::NamedValues& feeds);
@@ -106,6 +108,7 @@ class SlotData {
   bool reshuffle_ = false;                       ///< another share in every epoch
   int64_t share_epoch_ = 0;                      ///< memory: epoch whose share is in rows_
   std::vector<int64_t> lines_;                   ///< memory, with reshuffle_: of each file
+  std::map<std::string, int64_t> rows_of_;       ///< Arrow: of each stream, from the first pass on
   int64_t dropped_ = 0;                          ///< queue: so far; memory: in earlier epochs
   int64_t read_ = 0;                             ///< examples of this epoch
   std::string source_name_;                      ///< the first file, for messages

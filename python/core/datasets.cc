@@ -56,6 +56,39 @@ Status print_step(const nb::object& on_print, const std::vector<std::string>& fe
   }
 }
 
+// A Python object that any thread may drop.
+std::shared_ptr<nb::object> shared(nb::object object) {
+  return {new nb::object(std::move(object)), [](nb::object* held) {
+            const GilAcquire acquire;
+            delete held;
+          }};
+}
+
+// The stream in the capsule that the method __arrow_c_stream__ of an object returns. It is moved
+// out of the capsule, which is kept that long.
+StatusOr<std::shared_ptr<ArrowArrayStream>> export_stream(const nb::object& from) {
+  const GilAcquire acquire;
+  try {
+    nb::object capsule = from.attr("__arrow_c_stream__")();
+    void* const stream = PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream");
+    if (stream == nullptr) throw nb::python_error();
+    return std::shared_ptr<ArrowArrayStream>(shared(std::move(capsule)),
+                                             static_cast<ArrowArrayStream*>(stream));
+  } catch (const nb::python_error& error) {
+    return Status(StatusCode::kInvalidData, error.what());
+  }
+}
+
+// Sources from pairs of a name and an object with __arrow_c_stream__.
+std::vector<api::ArrowSource> sources_from(const nb::list& pairs) {
+  std::vector<api::ArrowSource> sources;
+  for (const nb::handle pair : pairs) {
+    sources.push_back({from_text(pair[0], "the name of an Arrow stream"),
+                       [from = shared(nb::object(pair[1]))] { return export_stream(*from); }});
+  }
+  return sources;
+}
+
 nb::object epoch_to_python(api::EpochResult result, const std::vector<std::string>& fetches) {
   nb::dict means;
   for (const std::string& name : fetches) {
@@ -103,6 +136,14 @@ void bind_datasets(nb::module_& m) {
   nb::class_<DatasetOptions>(m, "DatasetOptions")
       .def(nb::init<>())
       .def_rw("files", &DatasetOptions::files)
+      .def_prop_rw(
+          "arrow",
+          [](const DatasetOptions& self) {
+            nb::list names;
+            for (const api::ArrowSource& source : self.arrow) names.append(to_text(source.name));
+            return names;
+          },
+          [](DatasetOptions& self, const nb::list& pairs) { self.arrow = sources_from(pairs); })
       .def_rw("use_vars", &DatasetOptions::use_vars)
       .def_rw("slots", &DatasetOptions::slots)
       .def_rw("slots_text", &DatasetOptions::slots_text)
@@ -131,12 +172,17 @@ void bind_datasets(nb::module_& m) {
   nb::class_<LockedDataset>(m, "Dataset")
       .def_static("create",
                   [](const Handle& program, const DatasetOptions& options) {
-                    return LockedDataset{without_gil(
-                        [&] { return value_of(Dataset::create(*program.program, options)); })};
+                    return LockedDataset(without_gil(
+                        [&] { return value_of(Dataset::create(*program.program, options)); }));
                   })
       .def("set_files",
            [](LockedDataset& self, const std::vector<std::string>& files) {
              of_dataset(self, [&] { check(self.dataset.set_files(files)); });
+           })
+      .def("set_arrow",
+           [](LockedDataset& self, const nb::list& pairs) {
+             const std::vector<api::ArrowSource> sources = sources_from(pairs);
+             of_dataset(self, [&] { check(self.dataset.set_arrow(sources)); });
            })
       .def("fed_vars",
            [](LockedDataset& self) {

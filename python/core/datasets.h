@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <millrace/api/dataset.h>
@@ -14,18 +15,31 @@ namespace millrace::python {
 
 /// A data set. A call while another one runs, or an epoch, is an error: it would wait for minutes.
 struct LockedDataset {
+  /// Takes over a data set.
+  explicit LockedDataset(api::Dataset made) : dataset(std::move(made)) {}
+  LockedDataset(LockedDataset&&) noexcept = default;
+  LockedDataset& operator=(LockedDataset&&) = delete;
+  LockedDataset(const LockedDataset&) = delete;
+  LockedDataset& operator=(const LockedDataset&) = delete;
+  /// Ends the data set without the GIL: threads that read Arrow streams may wait for it, and the
+  /// data set waits for them.
+  ~LockedDataset() {
+    const GilRelease release;
+    const api::Dataset ended = std::move(dataset);
+  }
+
   api::Dataset dataset;
-  std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();
+  std::unique_ptr<std::mutex> mutex = std::make_unique<std::mutex>();  ///< of one call
 };
 
 /// Arguments of train_from_dataset() and infer_from_dataset() in Python.
 struct EpochArguments {
   LockedDataset* dataset = nullptr;
-  std::vector<std::string> fetches;
-  nb::object on_print;  ///< None, or called with batch, examples, fetches and text
-  int64_t print_period = 100;
-  int64_t first_batch = 0;
-  int threads = 1;
+  std::vector<std::string> fetches;  ///< names of vars
+  nb::object on_print;               ///< None, or called with batch, examples, fetches and text
+  int64_t print_period = 100;        ///< batches between calls of on_print
+  int64_t first_batch = 0;           ///< batches before it are not run
+  int threads = 1;                   ///< Hogwild threads
 };
 
 /// Runs an epoch without the GIL, and alone among the users of the locks, which are taken in their

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 from ._errors import InvalidArgumentError, UnimplementedError
 from .datasets import Dataset
@@ -108,7 +109,8 @@ class InMemoryDataset(DatasetBase):
         if workers > 1:
             raise UnimplementedError(f"fluid.InMemoryDataset.global_shuffle between {workers} workers",
                                      hint="millrace.Dataset with divide='examples' gives each worker a random share "
-                                          "of the lines")
+                                          "of the lines; with global_shuffle(ranks=millrace.Ranks()) workers exchange "
+                                          "the examples of their own files")
         self._dataset().global_shuffle()
 
     def release_memory(self):
@@ -145,29 +147,54 @@ class DatasetFactory:
         return classes[datafeed_class]()
 
 
-def _missing(name: str):
+def _missing(name: str, hint: str | None, default):
     def method(self, *arguments, **options):
-        raise UnimplementedError(f"fluid.{type(self).__name__}.{name}")
+        if default is not None and (*arguments, *options.values()) == (default,):
+            return  # what a new data set has
+        raise UnimplementedError(f"fluid.{type(self).__name__}.{name}", hint=hint)
 
     method.__name__ = name
     method.__doc__ = "Not supported."
     return method
 
 
-def _add_missing():
-    for cls, names in {
-            DatasetBase: ("set_fea_eval", "set_rank_offset", "set_hdfs_config", "set_download_cmd",
-                          "set_so_parser_name"),
-            InMemoryDataset: ("slots_shuffle", "set_queue_num", "set_parse_ins_id", "set_parse_content",
-                              "set_parse_logkey", "set_merge_by_lineid", "set_merge_by_sid",
-                              "set_generate_unique_feasigns", "set_fleet_send_batch_size",
-                              "set_fleet_send_sleep_seconds", "set_feed_type", "set_enable_pv_merge"),
-    }.items():
-        for name in names:
-            setattr(cls, name, _missing(name))
+def _without_effect(name: str, why: str):
+    def method(self, *arguments, **options):
+        warnings.warn(f"{name}() has no effect: {why}", stacklevel=2)
+
+    method.__name__ = name
+    method.__doc__ = f"No effect: {why}."
+    return method
 
 
-_add_missing()
+def _add_others():
+    """The other calls of the original: refused, with what does the same, or warned of if they only change speed."""
+    ids = "set_pipe_command() can remove what is before the slots of a line"
+    whole = "one line is one example; merge the lines before training"
+    for cls, name, hint, default in (
+            (DatasetBase, "set_fea_eval", "copy the files with other values of a slot, and compare the epochs", None),
+            (DatasetBase, "set_rank_offset", None, None),
+            (DatasetBase, "set_hdfs_config", "mount the folder, or copy the files", None),
+            (DatasetBase, "set_download_cmd", "set_pipe_command() sends files through a command", None),
+            (DatasetBase, "set_so_parser_name", "set_pipe_command() sends files through a command", None),
+            (InMemoryDataset, "slots_shuffle", "copy the files with other values of a slot, and compare the epochs",
+             None),
+            (InMemoryDataset, "set_parse_ins_id", ids, False),
+            (InMemoryDataset, "set_parse_content", ids, False),
+            (InMemoryDataset, "set_parse_logkey", ids, False),
+            (InMemoryDataset, "set_merge_by_lineid", whole, None),
+            (InMemoryDataset, "set_merge_by_sid", whole, False),
+            (InMemoryDataset, "set_enable_pv_merge", whole, False),
+            (InMemoryDataset, "set_generate_unique_feasigns", None, None),
+            (InMemoryDataset, "set_feed_type", None, "MultiSlotInMemoryDataFeed")):
+        setattr(cls, name, _missing(name, hint, default))
+    for name, why in (("set_queue_num", "examples in memory have no queues"),
+                      ("set_fleet_send_batch_size", "messages of an exchange have about 4 MiB"),
+                      ("set_fleet_send_sleep_seconds", "an exchange does not pause")):
+        setattr(InMemoryDataset, name, _without_effect(name, why))
+
+
+_add_others()
 
 
 def run_from_dataset(run, dataset, thread, debug, fetch_list, fetch_info, print_period, fetch_handler):

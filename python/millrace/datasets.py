@@ -7,6 +7,7 @@ import os
 from typing import Callable, Iterable, Mapping, NamedTuple
 
 from . import _core
+from ._arrow import arrow_sources, columns_of, is_parquet, parquet_sources
 from ._options import fill, handle_of, listed
 from .program import Program
 
@@ -35,7 +36,9 @@ class Epoch(NamedTuple):
 class Dataset:
     """Examples in files; ``train_from_dataset`` of executors and trainers runs a program over them.
 
-    Options: ``files`` (names and patterns), ``use_vars`` (vars that the slots of a line feed), ``slots`` (in place of
+    Options: ``files`` (names and patterns; all of them may end in .parquet, which needs pyarrow), ``arrow`` (in place
+    of them: an object with ``__arrow_c_stream__``, as a table of pyarrow or polars, or a function that returns one for
+    every pass; a list of these, or a dict by name), ``use_vars`` (vars that the slots of a line feed), ``slots`` (in place of
     them: a file that describes a line, or its content as a dict or list), ``pipe_command`` (a shell command that
     every file is sent through), ``allow_pipe_command`` (that of ``slots`` may run), ``in_memory``, ``batch_size``,
     ``reader_threads``, ``drop_last``, ``seed``, ``divide`` ("none", "files", "examples"), ``reshuffle_epochs`` (in
@@ -56,11 +59,24 @@ class Dataset:
             options["slots"] = os.fspath(slots)
         if isinstance(options.get("divide"), str):
             options["divide"] = _core.DatasetDivide[options["divide"]]
+        if "arrow" in options:
+            options["arrow"] = arrow_sources(options["arrow"])
+        self._columns = columns_of(options)
+        if is_parquet(options.get("files", ())):
+            options["arrow"] = parquet_sources(options.pop("files"), self._columns)
         self._core = _core.Dataset.create(handle_of(program), fill(_core.DatasetOptions(), options))
 
     def set_files(self, files: Iterable[str | os.PathLike]):
         """Replaces the list of files; examples in memory are dropped."""
-        self._core.set_files([os.fspath(file) for file in listed(files, "files")])
+        files = listed([os.fspath(file) for file in files], "files")
+        if is_parquet(files):
+            self._core.set_arrow(parquet_sources(files, self._columns))
+        else:
+            self._core.set_files(files)
+
+    def set_arrow(self, arrow):
+        """Replaces the option ``arrow``; examples in memory are dropped."""
+        self._core.set_arrow(arrow_sources(arrow))
 
     @property
     def fed_vars(self) -> list[str]:

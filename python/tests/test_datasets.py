@@ -341,7 +341,8 @@ class FluidTest(DatasetTest):
         exe = fluid.Executor()
         queue, memory = self.make("QueueDataset"), self.make("InMemoryDataset")
         for call in (queue.local_shuffle, queue.global_shuffle, lambda: queue.set_input_type(1), lambda: queue.set_hdfs_config("", ""),
-                     lambda: memory.slots_shuffle(["x"]), lambda: memory.set_queue_num(2),
+                     lambda: memory.slots_shuffle(["x"]), lambda: memory.set_merge_by_lineid(2),
+                     lambda: memory.set_parse_ins_id(True), lambda: memory.set_feed_type("PaddleBoxDataFeed"),
                      lambda: fluid.DatasetFactory().create_dataset("BoxPSDataset"),
                      lambda: exe.train_from_dataset(self.main, queue, debug=True),
                      lambda: exe.train_from_dataset(self.main, queue, fetch_handler=object())):
@@ -352,6 +353,16 @@ class FluidTest(DatasetTest):
                      lambda: exe.train_from_dataset(self.main, queue, fetch_list=[self.loss], fetch_info=["a", "b"]),
                      lambda: exe.train_from_dataset(millrace.Program(), queue)):
             with self.assertRaises(millrace.InvalidArgumentError):
+                call()
+
+    def test_calls_that_change_nothing(self):
+        memory = self.make("InMemoryDataset")
+        memory.set_parse_ins_id(False)
+        memory.set_parse_content(parse_content=False)
+        for call, said in ((lambda: memory.set_queue_num(2), "set_queue_num.. has no effect: examples in memory have no"),
+                           (lambda: memory.set_fleet_send_batch_size(9), "set_fleet_send_batch_size.. has no effect"),
+                           (lambda: memory.set_fleet_send_sleep_seconds(1), "an exchange does not pause")):
+            with self.assertWarnsRegex(UserWarning, said):
                 call()
 
     def test_threads_that_only_read_are_reported(self):
