@@ -2,8 +2,11 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "framework/base/errors.h"
 #include "io/multi_slot/line_share.h"
