@@ -275,13 +275,25 @@ Status Dataset::global_shuffle(int trainers) {
                fmt::format("global_shuffle: an exchange of examples between {} trainers", trainers))
         .with_hint(
             "give all trainers the same files and options.divide 'examples', so that each "
-            "loads a random share of the lines");
+            "loads a random share of the lines, or global_shuffle(ranks), which exchanges them");
   if (divided && trainers != parts_->feeds.trainers)
     return InvalidArgument("global_shuffle: expected {} trainers as in options.trainers, found {}",
                            parts_->feeds.trainers, trainers);
   if (!parts_->data->is_loaded())
     return InvalidArgument("global_shuffle: the examples are not in memory, load them first");
   return parts_->data->shuffle_all();
+}
+
+Status Dataset::global_shuffle(const Ranks& ranks) {
+  executor::CollectiveGroup* const group = Internals::group(ranks);
+  if (group == nullptr) return local_shuffle();
+  Status may = parts_->may_in_memory("global_shuffle");
+  if (may.ok() && parts_->feeds.reshuffle_epochs)
+    may = InvalidArgument("global_shuffle(ranks): options.reshuffle_epochs reads other shares");
+  if (may.ok() && !parts_->data->is_loaded())
+    may = InvalidArgument("global_shuffle: the examples are not in memory, load them first");
+  MILLRACE_RETURN_IF_ERROR(tell_ranks(group, std::move(may)));
+  return tell_ranks(group, parts_->data->exchange(*group));
 }
 
 StatusOr<EpochResult> run_over(Dataset& dataset, const EpochOptions& options, const RunFeeds& run) {

@@ -21,6 +21,7 @@ class Program;
 namespace millrace::api {
 
 struct Internals;
+class Ranks;
 
 /// How several trainers divide the examples. All of them must be given the same files.
 enum class DatasetDivide {
@@ -168,9 +169,18 @@ class Dataset {
   /// the lines; with `reshuffle_epochs` it gets another one. A call before each epoch gives the
   /// batches of `run-program --dataset memory --divide examples`.
   /// Errors: those of local_shuffle(), with `reshuffle_epochs` of load_into_memory();
-  /// kUnimplemented for an exchange of examples between trainers that have read files of their own.
+  /// kUnimplemented for trainers that have read files of their own: they need the call below.
   /// \param trainers  of the job, at least 1
   Status global_shuffle(int trainers = 1);
+  /// Shuffles the examples of all ranks, of which each has loaded files of its own: rows are
+  /// exchanged through the group. Each example is then on exactly one rank, and the numbers of
+  /// examples differ by at most one. All ranks must call it equally often since they have loaded,
+  /// with the same seed and slots; which rank gets which row depends on the seed, the number of the
+  /// call and the files only. Needs memory for twice the examples of a rank. \param ranks  all of
+  /// them call it; one rank alone shuffles its own examples
+  /// Errors: those of local_shuffle(), reported to all ranks; kInvalidArgument for
+  /// `reshuffle_epochs` and ranks that differ; kDistributed naming a rank that is lost.
+  Status global_shuffle(const Ranks& ranks);
 
  private:
   friend struct Internals;

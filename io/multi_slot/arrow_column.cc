@@ -1,5 +1,6 @@
 #include "io/multi_slot/arrow_column.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <limits>

@@ -4,6 +4,8 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "framework/base/errors.h"
 
 namespace millrace::io {

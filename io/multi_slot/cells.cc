@@ -124,6 +124,8 @@ DelimitedLines::DelimitedLines(const TextFormat& format, std::span<const Slot> s
 // Splits a line into cells_.
 Status DelimitedLines::split(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
+  // with one column it would be an example of the defaults
+  if (line.empty() && cells_.size() == 1) return InvalidData("the line is blank");
   size_t count = 0;
   const char* at = line.data();
   const char* const end = at + line.size();

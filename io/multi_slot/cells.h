@@ -34,9 +34,9 @@ class DelimitedLines {
 
   /// Appends one instance.
   /// \param line  without its line end; a carriage return at its end is ignored
-  /// Errors: kInvalidData with slot and column (from 0) for a cell that is empty without a default,
-  /// or that is not a finite number where one is expected; for another number of cells than
-  /// TextFormat::columns. After an error `to` holds part of the instance.
+  /// Errors: kInvalidData for a blank line; with slot and column (from 0) for a cell that is empty
+  /// without a default, or that is not a finite number where one is expected; for another number of
+  /// cells than TextFormat::columns. After an error `to` holds part of the instance.
   Status append(std::string_view line, SlotRows& to);
   /// Counts the values of one instance. Errors: those of append() for slots with a min_count.
   Status count(std::string_view line, ValueCounts& to);

@@ -120,6 +120,19 @@ void SlotRows::clear() {
   }
 }
 
+void append_rows(const SlotRows& from, SlotRows& to) {
+  to.columns.resize(from.columns.size());
+  for (size_t s = 0; s < from.columns.size(); ++s) {
+    const SlotColumn& source = from.columns[s];
+    SlotColumn& column = to.columns[s];
+    const int64_t shift = column.ends.empty() ? 0 : column.ends.back();
+    for (const int64_t end : source.ends) column.ends.push_back(end + shift);
+    column.floats.insert(column.floats.end(), source.floats.begin(), source.floats.end());
+    column.ids.insert(column.ids.end(), source.ids.begin(), source.ids.end());
+  }
+  to.rows += from.rows;
+}
+
 Status parse_multi_slot_line(std::string_view line, std::span<const Slot> slots, SlotRows& to) {
   constexpr uint64_t kMaxCount = (uint64_t{1} << 31U) - 1;
   to.columns.resize(slots.size());

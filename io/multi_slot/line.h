@@ -26,6 +26,9 @@ struct SlotRows {
   void clear();
 };
 
+/// Appends the instances of `from`, whose memory can be reused afterwards.
+void append_rows(const SlotRows& from, SlotRows& to);
+
 /// Appends one instance. For every slot in order the line has a count, followed by that many
 /// numbers, separated by blanks or tabs. Ids above 2^63 keep their bits.
 ///

@@ -2,15 +2,19 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include <glob.h>
 #include <llvm/ADT/STLExtras.h>
+#include <sys/stat.h>
 
 #include "fleet/roles/file_share.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "jobs/data/exchange_rows.h"
 #include "jobs/data/shuffle.h"
 
 namespace millrace::jobs {
@@ -35,12 +39,21 @@ Status add_files(const std::string& pattern, std::vector<std::string>& files) {
   return IoError("options.files: cannot search all folders for '{}'", pattern);
 }
 
-// A file that is listed twice would be trained on twice.
-Status check_listed_once(std::vector<std::string> files) {
-  std::sort(files.begin(), files.end());
-  const auto twice = std::adjacent_find(files.begin(), files.end());
-  if (twice == files.end()) return Ok();
-  return {StatusCode::kUsage, fmt::format("options.files: '{}' is listed twice", *twice)};
+// A file that is listed twice, also by another path or a link, would be trained on twice.
+Status check_listed_once(const std::vector<std::string>& files) {
+  std::map<std::pair<dev_t, ino_t>, std::string> seen;
+  std::set<std::string> names;
+  for (const std::string& file : files) {
+    if (!names.insert(file).second)
+      return {StatusCode::kUsage, fmt::format("options.files: '{}' is listed twice", file)};
+    struct stat facts {};
+    if (stat(file.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) continue;  // opening says why
+    const auto [other, is_new] = seen.emplace(std::pair(facts.st_dev, facts.st_ino), file);
+    if (!is_new)
+      return {StatusCode::kUsage,
+              fmt::format("options.files: '{}' and '{}' are the same file", other->second, file)};
+  }
+  return Ok();
 }
 
 size_t begin_of(const io::SlotColumn& column, int64_t row) {
@@ -57,20 +70,6 @@ void gather(const std::vector<T>& values, const io::SlotColumn& column,
     std::memcpy(to, values.data() + begin, count * sizeof(T));
     to += count;
   }
-}
-
-// Appends the rows of `from`; the memory of `from` can be reused afterwards.
-void append(const io::SlotRows& from, io::SlotRows& to) {
-  to.columns.resize(from.columns.size());
-  for (size_t s = 0; s < from.columns.size(); ++s) {
-    const io::SlotColumn& source = from.columns[s];
-    io::SlotColumn& column = to.columns[s];
-    const int64_t shift = column.ends.empty() ? 0 : column.ends.back();
-    for (const int64_t end : source.ends) column.ends.push_back(end + shift);
-    column.floats.insert(column.floats.end(), source.floats.begin(), source.floats.end());
-    column.ids.insert(column.ids.end(), source.ids.begin(), source.ids.end());
-  }
-  to.rows += from.rows;
 }
 
 }  // namespace
@@ -139,7 +138,7 @@ Status SlotData::find_files(const FeedOptions& options) {
   if (!options.streams.empty()) files = options.files;
   for (const std::string& pattern : options.files)
     if (options.streams.empty()) MILLRACE_RETURN_IF_ERROR(add_files(pattern, files));
-  MILLRACE_RETURN_IF_ERROR(check_listed_once(files));
+  if (options.streams.empty()) MILLRACE_RETURN_IF_ERROR(check_listed_once(files));
   source_name_ = files.front();
   from_stdin_ =
       options.streams.empty() && std::find(files.begin(), files.end(), "-") != files.end();
@@ -180,7 +179,7 @@ Status SlotData::read_all() {
   while (true) {
     MILLRACE_RETURN_IF_ERROR(reader.next(batch));
     if (batch.rows == 0) break;
-    append(batch, rows_);
+    io::append_rows(batch, rows_);
   }
   read_ = rows_.rows;
   MILLRACE_RETURN_IF_ERROR(check_rows(reader.lines()));
@@ -246,6 +245,15 @@ void SlotData::shuffle() {
 Status SlotData::shuffle_all() {
   if (reshuffle_) MILLRACE_RETURN_IF_ERROR(read_share(shuffles_ + 1));
   shuffle();
+  return Ok();
+}
+
+Status SlotData::exchange(executor::CollectiveGroup& ranks) {
+  shuffle();
+  MILLRACE_RETURN_IF_ERROR(exchange_rows({source_.slots, seed_, shuffles_}, order_, ranks, rows_));
+  order_.resize(static_cast<size_t>(rows_.rows));
+  std::iota(order_.begin(), order_.end(), 0);
+  shuffle_rows(order_, seed_, shuffles_);
   return Ok();
 }
 

@@ -8,6 +8,7 @@
 
 #include <llvm/ADT/ArrayRef.h>
 
+#include "executor/collective/collective_group.h"
 #include "executor/executor.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
@@ -62,6 +63,10 @@ class SlotData {
   /// The same for the examples of all trainers: with FeedOptions::reshuffle_epochs the n-th call
   /// reads the share of epoch n. Errors: those of load(); there are then no examples in memory.
   Status shuffle_all();
+  /// Memory: shuffles the examples of all ranks, which each have read files of their own: after it
+  /// each example is on one rank, and numbers of examples differ by at most one. All ranks must
+  /// call it, in the same order. Errors: those of exchange_rows().
+  Status exchange(executor::CollectiveGroup& ranks);
   /// Memory: true after load().
   [[nodiscard]] bool is_loaded() const { return loaded_; }
   /// Memory: number of examples.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <utility>
 
+#include <millrace/api/connection.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -213,6 +214,10 @@ void bind_datasets(nb::module_& m) {
       .def("local_shuffle",
            [](LockedDataset& self) {
              of_dataset(self, [&] { check(self.dataset.local_shuffle()); });
+           })
+      .def("exchange",
+           [](LockedDataset& self, const api::Ranks& ranks) {
+             of_dataset(self, [&] { check(self.dataset.global_shuffle(ranks)); });
            })
       .def("global_shuffle", [](LockedDataset& self, int trainers) {
         of_dataset(self, [&] { check(self.dataset.global_shuffle(trainers)); });

@@ -69,8 +69,9 @@ def parquet_sources(files, columns: list[str] | None) -> list[tuple]:
         if not found:
             raise NotFoundError(f"options.files: no file matches '{pattern}'")
         for path in found:
-            if path in sources:
-                raise InvalidArgumentError(f"options.files: '{path}' is listed twice")
+            for other in sources:
+                if os.path.samefile(other, path):
+                    raise InvalidArgumentError(f"options.files: '{other}' and '{path}' are the same file")
             sources[path] = ParquetFile(path, columns)
     return list(sources.items())
 

@@ -8,6 +8,7 @@ from typing import Callable, Iterable, Mapping, NamedTuple
 
 from . import _core
 from ._arrow import arrow_sources, columns_of, is_parquet, parquet_sources
+from ._errors import InvalidArgumentError
 from ._options import fill, handle_of, listed
 from .program import Program
 
@@ -60,6 +61,8 @@ class Dataset:
         if isinstance(options.get("divide"), str):
             options["divide"] = _core.DatasetDivide[options["divide"]]
         if "arrow" in options:
+            if options.get("files"):
+                raise InvalidArgumentError("expected one of options.files and options.arrow")
             options["arrow"] = arrow_sources(options["arrow"])
         self._columns = columns_of(options)
         if is_parquet(options.get("files", ())):
@@ -109,9 +112,17 @@ class Dataset:
         loaded."""
         self._core.local_shuffle()
 
-    def global_shuffle(self, trainers: int = 1):
-        """Shuffles the examples of all trainers: several of them need ``divide="examples"`` and the same files."""
-        self._core.global_shuffle(trainers)
+    def global_shuffle(self, trainers: int = 1, *, ranks=None):
+        """Shuffles the examples of all trainers: several of them need ``divide="examples"`` and the same files.
+
+        :param ranks: a :class:`Ranks`, all of which call it and have loaded files of their own: they exchange examples
+        """
+        if ranks is None:
+            self._core.global_shuffle(trainers)
+        elif trainers != 1:
+            raise InvalidArgumentError("global_shuffle: expected one of trainers and ranks")
+        else:
+            self._core.exchange(ranks._core)
 
 
 #: Receives batches done, examples of the last batch, fetches by name, and a line of text.

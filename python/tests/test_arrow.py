@@ -54,6 +54,9 @@ class WithoutPyarrowTest(unittest.TestCase):
         with self.assertRaisesRegex(millrace.InvalidArgumentError, "'a.parquet' is a Parquet file, 'b.txt' is not"):
             millrace.Dataset(self.main, files=["a.parquet", "b.txt"], use_vars=["x", "t"])
 
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "one of options.files and options.arrow"):
+            millrace.Dataset(self.main, files=["a.parquet"], arrow=lambda: None, use_vars=["x", "t"])
+
         class Wrong:
             def __arrow_c_stream__(self, requested_schema=None):
                 raise KeyError("the table is gone")
@@ -173,7 +176,7 @@ class ArrowTest(unittest.TestCase):
         with self.assertRaises(millrace.NotFoundError):
             millrace.Dataset(self.main, files=[os.path.join(self.folder, "*.parquet")], use_vars=["x", "t"])
         path = self.path("twice.parquet")
-        with self.assertRaisesRegex(millrace.InvalidArgumentError, "listed twice"):
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "are the same file"):
             millrace.Dataset(self.main, files=[path, path], use_vars=["x", "t"])
 
     def test_a_damaged_file(self):

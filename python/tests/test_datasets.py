@@ -247,6 +247,38 @@ class TrainingTest(DatasetTest):
         self.assertEqual(parts[0].examples_in_memory, 0)
 
 
+class ExchangeTest(DatasetTest):
+    def test_ranks_exchange_the_examples_of_their_files(self):
+        endpoints, shares = free_endpoints(2), {}
+
+        def rank(number):
+            path = os.path.join(self.folder, f"own-{number}")
+            with open(path, "w", encoding="ascii") as file:
+                for row in range(9 + 4 * number):
+                    file.write(f"3 {number} {row} 0 1 0\n")
+            ranks = millrace.Ranks(rank=number, endpoints=endpoints, engine="shm")
+            data = self.dataset(files=[path], in_memory=True, seed=3)
+            data.load_into_memory()
+            data.global_shuffle(ranks=ranks)
+            shares[number] = data.examples_in_memory
+            ranks.barrier()
+
+        threads = [threading.Thread(target=rank, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual(shares, {0: 11, 1: 11})
+
+    def test_one_process_shuffles_its_own(self):
+        data = self.dataset(in_memory=True)
+        data.load_into_memory()
+        data.global_shuffle(ranks=millrace.Ranks())
+        self.assertEqual(data.examples_in_memory, 80)
+        with self.assertRaisesRegex(millrace.InvalidArgumentError, "one of trainers and ranks"):
+            data.global_shuffle(2, ranks=millrace.Ranks())
+
+
 class FluidTest(DatasetTest):
     def make(self, name):
         dataset = fluid.DatasetFactory().create_dataset(name)

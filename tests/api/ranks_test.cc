@@ -270,6 +270,23 @@ TEST(ApiRanks, WhatDoesNotFitIsNamed) {
               HasSubstr("build_strategy.trainer_id: expected 0"));
 }
 
+// Each rank has a file of its own; after an exchange both have as many examples.
+TEST(ApiRanks, ExchangeTheExamplesOfTheirFiles) {
+  const testing::TempFolder folder;
+  const SmallNet net;
+  run_ranks("shm", [&](const Ranks& ranks, int rank) {
+    std::string text;
+    for (int row = 0; row < 10 + 4 * rank; ++row) text += fmt::format("3 {} 0 1 1 0\n", row);
+    const std::string path = folder / fmt::format("part-{}", rank);
+    testing::put_file(path, text);
+    Dataset data = value_of(Dataset::create(
+        net.net.main(), {.files = {path}, .use_vars = {"x", "t"}, .in_memory = true}));
+    check(data.load_into_memory());
+    check(data.global_shuffle(ranks));
+    EXPECT_EQ(data.examples_in_memory(), 12);
+  });
+}
+
 }  // namespace
 }  // namespace ranks_test
 }  // namespace millrace::api

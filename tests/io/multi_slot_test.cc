@@ -227,6 +227,19 @@ TEST_F(DelimitedLine, NamesWhatIsWrong) {
 }
 
 // Known values of the functions: xxhsum, mmh3, zlib, and the page of FNV.
+// With one column it became an example of the slot's default.
+TEST_F(DelimitedLine, BlankLinesAreErrors) {
+  const std::vector<Slot> slots = {{.name = "a", .cells = {.missing_id = 9}}};
+  DelimitedLines lines({.delimited = true, .columns = 1}, slots, nullptr);
+  SlotRows rows;
+  ValueCounts counts(1);
+  for (const char* const line : {"", "\r"}) {
+    EXPECT_THAT(lines.append(line, rows).message(), HasSubstr("the line is blank"));
+    EXPECT_THAT(lines.count(line, counts).message(), HasSubstr("the line is blank"));
+  }
+  EXPECT_EQ(rows.rows, 0);
+}
+
 TEST(CellHashes, AreThoseOfOtherPrograms) {
   const auto hashed = [](CellHash hash, const std::string& cell, const std::string& prefix = "",
                          uint64_t seed = 0) {

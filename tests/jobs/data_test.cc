@@ -57,6 +57,8 @@ TEST_F(DataSetTest, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(read("1,2,3\n", "x=0:2").status().message(),
               HasSubstr("var 'x': expected 2 columns for its dims, found 3"));
   EXPECT_THAT(read("1,2,3\n", "z=0").status().message(), HasSubstr("no var 'z'"));
+  EXPECT_THAT(read("PAR1\x15\x04", "x=0:1").status().message(),
+              HasSubstr("a Parquet file, which only the Python package reads"));
   EXPECT_THAT(read("1,2,3\n", "x=0:1,y=7").status().message(),
               HasSubstr("var 'y': column 7 does not exist, a line has 3 columns"));
   EXPECT_THAT(read("1,2,3\n", "x").status().message(), HasSubstr("options.columns: expected VAR="));

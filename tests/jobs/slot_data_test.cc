@@ -395,6 +395,17 @@ TEST_F(SlotDataTest, DelimitedTextFeedsTheSameValues) {
   EXPECT_THAT((*feeds)->at("ids").get_if<Tensor>()->values<int64_t>(), ElementsAre(0, 11));
 }
 
+// They were trained on twice.
+TEST_F(SlotDataTest, OneFileByTwoPathsIsRefused) {
+  std::filesystem::create_symlink(folder_ / "part-0", folder_ / "link");
+  for (const char* const other : {"./part-0", "link"}) {
+    options_.files = {folder_ / "part-*", folder_ / other};
+    const Status status = open().status();
+    EXPECT_EQ(status.code(), StatusCode::kUsage) << other;
+    EXPECT_THAT(status.message(), HasSubstr("are the same file"));
+  }
+}
+
 TEST_F(SlotDataTest, SaysWhatIsMissing) {
   options_.files = {folder_ / "none-*"};
   EXPECT_THAT(open().status().message(), HasSubstr("no file matches"));
