@@ -85,8 +85,12 @@ StatusOr<DownpourJob> DownpourJob::create(const ops::OpRegistry& registry, const
   const std::unique_ptr<Program> described = main.clone();
   MILLRACE_ASSIGN_OR_RETURN(const DownpourResult made,
                             minimize_downpour(registry, {{described.get(), loss}}, options));
-  MILLRACE_ASSIGN_OR_RETURN(const DownpourTables tables,
-                            translate_tables(made.info.fleet_desc, has_statistics(made)));
+  if (has_statistics(made))
+    return Unimplemented(
+               "running a DownpourSGD job with statistics of data_norm: its gradient updates them "
+               "on the workers, and the table would not have them")
+        .with_hint("leave out 'pservers' and 'trainers' to write the description");
+  MILLRACE_ASSIGN_OR_RETURN(const DownpourTables tables, translate_tables(made.info.fleet_desc));
   DownpourJob job;
   job.info_ = made.info;
   job.remarks_ = made.remarks;

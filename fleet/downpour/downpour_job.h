@@ -24,7 +24,7 @@ std::string opt_info_json(const DownpourInfo& info);
 /// and pull as those of other fleet jobs do.
 ///
 /// Rules: adam of dense tables is adam_d2sum, with the rate and decays of the description; naive
-/// is sgd; summary is summary. Sparse tables have the rules of the description.
+/// is sgd. Sparse tables have the rules of the description.
 class DownpourJob {
  public:
   DownpourJob(DownpourJob&&) noexcept;
@@ -34,8 +34,9 @@ class DownpourJob {
   /// Errors: those of minimize_downpour(), ops::minimize() and FleetJob::create();
   /// kInvalidArgument for a program without a distributed lookup table, or rows whose width is not
   /// that of the description; kUnimplemented, by name, for what the tables or workers cannot do:
-  /// accessors of double precision and DownpourSparseValueAccessor, a window other than 1, other
-  /// decays of averages or statistics than the defaults, and tables that the program does not use.
+  /// accessors of double precision and DownpourSparseValueAccessor, a window other than 1, another
+  /// decay of averages than the default, statistics of data_norm, and tables that the program does
+  /// not use.
   static StatusOr<DownpourJob> create(const ops::OpRegistry& registry, const Program& main,
                                       const Program& startup, const std::string& loss,
                                       const DownpourOptions& options, JobSpec spec);

@@ -123,14 +123,6 @@ Status set_dense_rule(const desc::TableParameter& table, DownpourTables& out) {
   return Ok();
 }
 
-Status check_summary(const desc::TableParameter& table) {
-  const desc::DenseSGDRuleParameter& rule = table.accessor().dense_sgd_param();
-  const double usual = desc::SummarySGDParameter().summary_decay_rate();
-  if (rule.name() == "summary" && rule.summary().summary_decay_rate() == usual) return Ok();
-  return Unimplemented("data_norm table {}: the rule '{}' with decay {}, expected summary with {}",
-                       table.table_id(), rule.name(), rule.summary().summary_decay_rate(), usual);
-}
-
 Status check_worker(const desc::DownpourTrainerParameter& worker) {
   for (const auto& [name, steps] :
        {std::pair("push_sparse_per_batch",
@@ -163,26 +155,25 @@ bool set_column(fleet_desc::CommonAccessorParameter& common, const std::string& 
 
 }  // namespace downpour_tables
 
-StatusOr<DownpourTables> translate_tables(const std::string& description, bool statistics) {
+StatusOr<DownpourTables> translate_tables(const std::string& description) {
   using namespace downpour_tables;
   desc::PSParameter all;
   MILLRACE_RETURN_IF_ERROR(parse_description(description, "fleet_desc", all));
   const auto& tables = all.server_param().downpour_server_param().downpour_table_param();
-  const int used = statistics ? 3 : 2;
-  if (tables.size() != used)
+  constexpr int kUsed = 2;
+  if (tables.size() != kUsed)
     return Unimplemented("the description has {} tables, but the program uses {}", tables.size(),
-                         used);
+                         kUsed);
   DownpourTables out;
   for (const desc::TableParameter& table : tables) {
-    if (table.table_id() >= static_cast<uint64_t>(used))
+    if (table.table_id() >= uint64_t{kUsed})
       return Unimplemented("table {} of the description, which the program does not use",
                            table.table_id());
     if (table.table_id() == 0) {
       MILLRACE_ASSIGN_OR_RETURN(out.sparse, sparse_settings(table));
       out.scales_by_show = table.accessor().accessor_class() != "DownpourUnitAccessor";
     } else {
-      MILLRACE_RETURN_IF_ERROR(table.table_id() == 1 ? set_dense_rule(table, out)
-                                                     : check_summary(table));
+      MILLRACE_RETURN_IF_ERROR(set_dense_rule(table, out));
     }
   }
   MILLRACE_RETURN_IF_ERROR(check_worker(all.trainer_param(0)));

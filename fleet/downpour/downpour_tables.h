@@ -22,10 +22,9 @@ struct DownpourTables {
 
 /// Translates a description.
 /// \param description  text of a PSParameter, from minimize_downpour() for one loss
-/// \param statistics   true: the table after the dense one has statistics of data_norm
 /// Errors: kInvalidArgument for malformed text; kUnimplemented for accessors, rules, decays,
 /// windows, skipped ops or tables that servers and workers of fleet jobs do not have.
-StatusOr<DownpourTables> translate_tables(const std::string& description, bool statistics);
+StatusOr<DownpourTables> translate_tables(const std::string& description);
 
 /// Writes the decays of adam_d2sum into the description of a fleet job's tables (ps_desc.txt).
 /// Errors: kInternal if the dense table has no such columns.

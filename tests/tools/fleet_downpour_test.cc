@@ -161,6 +161,24 @@ TEST_F(FleetDownpour, AdamOfDenseTablesHasTheDecaysOfItsSettings) {
   }
 }
 
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST_F(FleetDownpour, RowsBeginWithShowAndClickIfAsked) {
+  write("main.prog", replaced(replaced(kDownpourMain, "(12, 3)", "(12, 5)"), "(-1, 3)", "(-1, 5)"));
+  write("startup.prog", replaced(replaced(kDownpourStartup, "(12, 3)", "(12, 5)"), "3l]", "5l]"));
+  const Arrays after = train_in_one_process(R"(, "use_cvm": true)");
+  const std::vector<float>& rows = after.at("emb");
+  ASSERT_EQ(rows.size(), size_t{kDownpourRows} * 5);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const double wanted = i % 5 == 0 ? kDownpourSteps * 3 / kDownpourRows : 0;
+    EXPECT_NEAR(rows[i], i % 5 < 2 ? wanted : adagrad_weight(), 1e-5) << i;
+  }
+}
+
 TEST_F(FleetDownpour, ProcessesOverTcpTrainAsOneProcessDoes) {
   const std::string naive =
       R"(, "dense_configs": {"dense_optimizer": "naive", "dense_naive_lr": 0.25})";
@@ -225,6 +243,7 @@ TEST_F(FleetDownpour, WhatTablesCannotDoIsRefusedByName) {
   refused("", 3, "fea_dim 11, expected 5 (set sparse_embedx_dim)",
           R"("sparse_configs": {"sparse_embedx_dim": 8})");
   refused(R"(, "windows": 2)", 3, "windows");
+  refused(R"(, "data_norm_names": ["w"])", 7, "statistics of data_norm");
   const Ended two = transpile(R"(, "trainers": 2)");
   EXPECT_NE(two.code, 0);
   EXPECT_THAT(two.output, HasSubstr("expected both or neither"));
