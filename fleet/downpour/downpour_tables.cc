@@ -1,6 +1,8 @@
 #include "fleet/downpour/downpour_tables.h"
 
 #include <algorithm>
+#include <limits>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,9 +25,11 @@ template <typename Rule>
 void put_rule(const Rule& rule, const std::string& prefix, ConfigDict& out) {
   out[prefix + "sparse_learning_rate"] = rule.learning_rate();
   out[prefix + "sparse_initial_range"] = rule.initial_range();
-  if (rule.weight_bounds_size() > 0)
-    out[prefix + "sparse_weight_bounds"] =
-        std::vector<double>(rule.weight_bounds().begin(), rule.weight_bounds().end());
+  // a description without bounds has none, unlike settings
+  constexpr double kMost = std::numeric_limits<float>::max();
+  std::vector<double> bounds(rule.weight_bounds().begin(), rule.weight_bounds().end());
+  if (bounds.empty()) bounds = {-kMost, kMost};
+  out[prefix + "sparse_weight_bounds"] = bounds;
 }
 
 void put_named_rule(const desc::SparseCommonSGDRuleParameter& rule, const std::string& prefix,

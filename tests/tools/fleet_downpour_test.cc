@@ -161,6 +161,25 @@ TEST_F(FleetDownpour, AdamOfDenseTablesHasTheDecaysOfItsSettings) {
   }
 }
 
+// Bounds of 10 are a default of settings, not of descriptions.
+TEST_F(FleetDownpour, ADescriptionWithoutBoundsHasNone) {
+  write("tables.txt", R"(server_param { downpour_server_param { downpour_table_param {
+    table_id: 0 table_class: "DownpourSparseTable" type: PS_SPARSE_TABLE
+    accessor { accessor_class: "DownpourCtrAccessor" fea_dim: 5 embedx_dim: 2 embedx_threshold: 0
+      sparse_sgd_param { learning_rate: 50 initial_g2sum: 4 initial_range: 0 } } } } })");
+  const Ended made = transpile(
+      fmt::format(R"("fleet_desc_file": "{}", "pservers": "127.0.0.1:7201", "trainers": 1)",
+                  at("tables.txt")),
+      "");
+  ASSERT_EQ(made.code, 0) << made.output;
+  succeed("run-program",
+          {"--cluster", "inproc", "--transpiled", at("job"), "--feed-steps", at("feeds.npz"),
+           "--steps", std::to_string(kDownpourSteps), "--save-persistables", at("after.npz"),
+           "--fetch", "loss", "--output", at("losses.npz"), "-q"});
+  const Arrays after = floats_in(at("after.npz"));
+  for (const float weight : after.at("emb")) EXPECT_NEAR(weight, 100 * adagrad_weight(), 1e-3);
+}
+
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
     text.replace(at, from.size(), to);
