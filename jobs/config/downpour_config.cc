@@ -70,11 +70,12 @@ Status read_options(JsonFields& fields, fleet::DownpourOptions& out) {
       .boolean("program_config_messages", out.program_config_messages);
   MILLRACE_RETURN_IF_ERROR(fields.status());
   if (out.window < 1) return InvalidArgument("'window': expected at least 1, found {}", out.window);
-  for (const auto& [key, dict] : {std::pair("sparse_configs", &out.sparse_configs),
-                                  {"dense_configs", &out.dense_configs},
-                                  {"datanorm_configs", &out.data_norm_configs}}) {
-    MILLRACE_ASSIGN_OR_RETURN(*dict, read_config_dict(fields.find(key), key));
-  }
+  MILLRACE_ASSIGN_OR_RETURN(out.sparse_configs,
+                            read_config_dict(fields.find("sparse_configs"), "sparse_configs"));
+  MILLRACE_ASSIGN_OR_RETURN(out.dense_configs,
+                            read_config_dict(fields.find("dense_configs"), "dense_configs"));
+  MILLRACE_ASSIGN_OR_RETURN(out.data_norm_configs,
+                            read_config_dict(fields.find("datanorm_configs"), "datanorm_configs"));
   if (start.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(out.fleet_desc, read_file(start, kMaxBytes));
   return Ok();

@@ -247,6 +247,23 @@ TEST_F(FleetDownpour, SeveralLossesAreDescribed) {
     EXPECT_FALSE(testing::bytes_of(at(std::string("described/") + name)).empty()) << name;
 }
 
+TEST_F(FleetDownpour, SettingsReachTheDescription) {
+  const auto described = [&](const std::string& members) {
+    const Ended made = transpile(members, "");
+    EXPECT_EQ(made.code, 0) << made.output;
+    return testing::bytes_of(at("job/fleet_desc.txt"));
+  };
+  EXPECT_THAT(described(R"("early": true, "learning_rate": 0.375)"),
+              HasSubstr("DownpourFeatureValueAccessor\"\n        sparse_sgd_param {\n          "
+                        "learning_rate: 0.375"));
+  EXPECT_THAT(described(R"("program_config_messages": true)"),
+              HasSubstr("program_id: \"PROGRAM_0\""));
+  EXPECT_THAT(described(R"("window": 3)"), HasSubstr("push_dense_per_batch: 3"));
+  EXPECT_THAT(described(R"("data_norm_names": ["w"],
+                           "datanorm_configs": {"datanorm_decay_rate": 0.5})"),
+              HasSubstr("summary_decay_rate: 0.5"));
+}
+
 TEST_F(FleetDownpour, WhatTablesCannotDoIsRefusedByName) {
   const std::string processes = R"(, "pservers": "127.0.0.1:7201", "trainers": 1)";
   const auto refused = [&](const std::string& members, int code, const std::string& words,
