@@ -2,6 +2,7 @@
 // described, and what is refused.
 
 #include <cmath>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -216,6 +217,53 @@ TEST_F(FleetDownpour, ProcessesOverTcpTrainAsOneProcessDoes) {
   for (const auto& process : processes)
     EXPECT_EQ(process->wait(kTimeoutMs), 0) << process->output();
   EXPECT_EQ(floats_in(at("tcp.npz")), wanted);
+}
+
+// Both trainers read all lines; gradients of w are sums of whole numbers in any order.
+TEST_F(FleetDownpour, TrainersReadFilesUnderLaunch) {
+  const std::string list = spawn::free_endpoints(2);
+  const Ended made = transpile(fmt::format(R"(, "pservers": "{}", "trainers": 2,
+                     "dense_configs": {{"dense_optimizer": "naive", "dense_naive_lr": 0.25}})",
+                                           list));
+  ASSERT_EQ(made.code, 0) << made.output;
+  std::string lines;
+  for (int i = 0; i < kDownpourRows; ++i) lines += fmt::format("1 {} 2 1 2\n", i);
+  write("lines.txt", lines);
+  write("slots.json", R"({"slots": [
+      {"name": "ids", "type": "uint64", "is_dense": true, "shape": [-1, 1]},
+      {"name": "x", "type": "float", "is_dense": true, "shape": [-1, 2]}]})");
+  succeed("launch", {"--servers",
+                     list,
+                     "--trainer_num",
+                     "2",
+                     "--log_dir",
+                     at("log"),
+                     "--",
+                     spawn::tool("run-program"),
+                     "--role",
+                     "auto",
+                     "--transpiled",
+                     at("job"),
+                     "--files",
+                     at("lines.txt"),
+                     "--slots",
+                     at("slots.json"),
+                     "--batch-size",
+                     "3",
+                     "--fetch",
+                     "loss",
+                     "--output",
+                     at("loss{rank}.npz"),
+                     "--allow-dir",
+                     folder_.path(),
+                     "--save-params",
+                     at("saved")});
+  const std::string saved = testing::bytes_of(at("saved/w"));
+  ASSERT_GT(saved.size(), 2 * sizeof(float));
+  float w[2];
+  std::memcpy(w, saved.data() + saved.size() - sizeof(w), sizeof(w));
+  EXPECT_EQ(w[0], 10 - 0.25F * 2 * kDownpourRows);
+  EXPECT_EQ(w[1], 10 - 0.25F * 4 * kDownpourRows);
 }
 
 TEST_F(FleetDownpour, EveryProcessHasTheDescriptionAndTheInformation) {
