@@ -1,6 +1,7 @@
 #include "tools/common/tool.h"
 #include "tools/transpile/check_fields.h"
 #include "tools/transpile/distribute.h"
+#include "tools/transpile/downpour.h"
 #include "tools/transpile/fields.h"
 #include "tools/transpile/fleet.h"
 #include "tools/transpile/minimize.h"
@@ -24,6 +25,7 @@ int millrace::tools::transpile_program(int argc, char** argv) {
   add_transpile_options(tool, options);
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
     MILLRACE_RETURN_IF_ERROR(check_fields(tool, options));
+    if (tool.given("--downpour")) return write_downpour(tool, options);
     if (tool.given("--fleet")) return write_fleet(tool, options);
     if (tool.given("--minimize")) return minimize(tool, options);
     return tool.given("--passes") ? run_passes(tool, options) : distribute(tool, options);

@@ -58,8 +58,9 @@ Status read_value(const Json& json, const std::string& path, ConfigValue& value)
   return Ok();
 }
 
-// A member that is a dictionary of plain values; empty where it is absent.
-StatusOr<ConfigDict> read_dict(const Json* json, const std::string& path) {
+}  // namespace
+
+StatusOr<ConfigDict> read_config_dict(const Json* json, const std::string& path) {
   ConfigDict dict;
   if (json == nullptr) return dict;
   if (!json->is_object())
@@ -70,6 +71,8 @@ StatusOr<ConfigDict> read_dict(const Json* json, const std::string& path) {
   }
   return dict;
 }
+
+namespace {
 
 // Settings by table; dense tables have none. One value is not of a table.
 Status read_tables(const Json* json, fleet::DistributedStrategy& strategy) {
@@ -87,7 +90,7 @@ Status read_tables(const Json* json, fleet::DistributedStrategy& strategy) {
     if (is_flag) strategy.set_use_cvm(settings.get<bool>());
     if (is_flag || table == "dense_table" || table == "datanorm_table") continue;
     MILLRACE_ASSIGN_OR_RETURN(const ConfigDict dict,
-                              read_dict(&settings, fmt::format("{}.{}", path, table)));
+                              read_config_dict(&settings, fmt::format("{}.{}", path, table)));
     MILLRACE_RETURN_IF_ERROR(strategy.set_table_configs(table, dict));
   }
   return Ok();
@@ -118,7 +121,7 @@ Status read_mode(JsonFields& fields, fleet::JobSpec& spec) {
     return InvalidArgument("'mode': expected sync, async or geo, found '{}'", mode);
   spec.strategy.set_a_sync(mode != "sync");
   MILLRACE_ASSIGN_OR_RETURN(const ConfigDict async,
-                            read_dict(fields.find("a_sync_configs"), "a_sync_configs"));
+                            read_config_dict(fields.find("a_sync_configs"), "a_sync_configs"));
   MILLRACE_RETURN_IF_ERROR(spec.strategy.set_a_sync_configs(async));
   MILLRACE_ASSIGN_OR_RETURN(const ps::CommMode found, spec.strategy.mode());
   if (mode == "geo" && found != ps::CommMode::kGeo)
@@ -176,11 +179,12 @@ StatusOr<fleet::JobSpec> job_spec_of(const Json& json, fleet::EnvironmentReader 
   MILLRACE_RETURN_IF_ERROR(read_processes(fields, spec));
   MILLRACE_RETURN_IF_ERROR(read_dense_gradients(fields, spec));
   MILLRACE_RETURN_IF_ERROR(read_tables(fields.find("fleet_desc_configs"), spec.strategy));
-  MILLRACE_ASSIGN_OR_RETURN(const ConfigDict trainer,
-                            read_dict(fields.find("trainer_desc_configs"), "trainer_desc_configs"));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const ConfigDict trainer,
+      read_config_dict(fields.find("trainer_desc_configs"), "trainer_desc_configs"));
   MILLRACE_RETURN_IF_ERROR(spec.strategy.set_trainer_desc_configs(trainer));
   MILLRACE_ASSIGN_OR_RETURN(const ConfigDict store,
-                            read_dict(fields.find("fs_client_param"), "fs_client_param"));
+                            read_config_dict(fields.find("fs_client_param"), "fs_client_param"));
   MILLRACE_RETURN_IF_ERROR(spec.strategy.set_fs_client_param(store));
   MILLRACE_ASSIGN_OR_RETURN(spec.environment,
                             read_environment(fields.find("env"), std::move(environment)));

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "fleet/job/job_spec.h"
 #include "framework/base/status.h"
 
@@ -21,5 +23,11 @@ StatusOr<fleet::JobSpec> parse_fleet_config(const std::string& text,
 /// The same for a file, which errors name. Errors: also kNotFound, kIo.
 StatusOr<fleet::JobSpec> read_fleet_config(const std::string& path,
                                            fleet::EnvironmentReader environment);
+
+/// Reads a member that is a dictionary of plain values; values that are null are left out.
+/// \param json  null: the member is absent, and the dictionary empty
+/// \param path  of the member, for messages
+/// Errors: kInvalidArgument naming the member, what was expected and found.
+StatusOr<fleet::ConfigDict> read_config_dict(const nlohmann::json* json, const std::string& path);
 
 }  // namespace millrace::jobs

@@ -14,6 +14,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kProgramsOfRole[] = {"__model__", "__startup__"};
 constexpr const char* kFleetFilesOfRole[] = {"runtime.json", "ps_desc.txt", "schedule.json"};
+constexpr const char* kDownpourFilesOfRole[] = {"fleet_desc.txt", "opt_info.json"};
 
 bool is_beyond(llvm::StringRef folder, const WrittenJob& job) {
   for (const auto& [prefix, count] : {std::pair("trainer_", job.trainers),
@@ -37,6 +38,13 @@ std::vector<fs::path> files_of_earlier_job(const fs::path& output, const Written
     if (!is_beyond(entry.path().filename().string(), job)) continue;
     for (const char* const name : kProgramsOfRole) add(entry.path() / name);
     for (const char* const name : kFleetFilesOfRole) add(entry.path() / name);
+    for (const char* const name : kDownpourFilesOfRole) add(entry.path() / name);
+  }
+  if (!job.is_downpour) {
+    for (const std::string& role : job.roles) {
+      if (role.empty()) continue;
+      for (const char* const name : kDownpourFilesOfRole) add(output / role / name);
+    }
   }
   if (!job.is_fleet) {
     for (const std::string& role : job.roles) {

@@ -20,6 +20,7 @@ struct WrittenJob {
   bool is_fleet = false;           ///< of the fleet API: has no slices.json
   bool has_tables = false;         ///< has tables.json
   int64_t heter_workers = 0;       ///< of the job
+  bool is_downpour = false;        ///< has fleet_desc.txt and opt_info.json
 };
 
 /// Removes such files. \param output  folder of the job

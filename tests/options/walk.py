@@ -65,11 +65,11 @@ def environment(root):
 
 
 def config_members(root):
-    """Members of the JSON files that --minimize and --fleet read, by the file that reads them."""
+    """Members of the JSON files that --minimize, --fleet and --downpour read, by the file that reads them."""
     found = set()
-    for name in ("minimize_config", "optimizer_config", "fleet_config"):
+    for name in ("minimize_config", "optimizer_config", "fleet_config", "downpour_config"):
         text = read(root, f"jobs/config/{name}.cc")
-        found |= set(re.findall(r'\.(?:number|boolean|text|numbers|strings|require|find)\("(\w+)"', text))
+        found |= set(re.findall(r'\.(?:number|whole|boolean|text|numbers|strings|require|find)\("(\w+)"', text))
         found |= set(re.findall(r'fields\.find\("(\w+)"\)', text))
     return found
 

@@ -18,6 +18,7 @@ enum Form : unsigned {
   kPassesForm = 32,
   kMinimizeForm = 64,
   kFleetForm = 128,
+  kDownpourForm = 256,
 };
 
 constexpr unsigned kServersForms = kPserverForm | kGeoForm | kFederatedForm;
@@ -31,7 +32,7 @@ struct FieldUse {
 
 // Every option except the common ones, --program and --format, which all forms read.
 constexpr FieldUse kFieldUses[] = {
-    {"--startup", kClusterForms | kPassesForm | kTrainingForms},
+    {"--startup", kClusterForms | kPassesForm | kTrainingForms | kDownpourForm},
     {"--pservers", kServersForms},
     {"--trainers", kClusterForms},
     {"--trainer-id", kClusterForms},
@@ -69,10 +70,11 @@ constexpr FieldUse kFieldUses[] = {
     {"--io-programs", kServersForms},
     {"--explain", kClusterForms},
     {"--strip-debug", kClusterForms | kPassesForm},
-    {"--verify", kClusterForms | kPassesForm | kTrainingForms},
-    {"--minimize", kTrainingForms},
-    {"--fleet", kFleetForm},
-    {"--backward-only", kTrainingForms},
+    {"--verify", kClusterForms | kPassesForm | kTrainingForms | kDownpourForm},
+    {"--minimize", kTrainingForms | kDownpourForm},  // excluded there
+    {"--fleet", kFleetForm | kDownpourForm},
+    {"--downpour", kDownpourForm},
+    {"--backward-only", kTrainingForms | kDownpourForm},
     {"--passes", kPassesForm},
     {"--print-after", kClusterForms | kPassesForm | kTrainingForms},
     {"--print-after-all", kClusterForms | kPassesForm | kTrainingForms},
@@ -88,6 +90,7 @@ struct FormName {
 };
 
 FormName form_of(const Tool& tool, const TranspileOptions& options) {
+  if (tool.given("--downpour")) return {kDownpourForm, "--downpour"};
   if (tool.given("--fleet")) return {kFleetForm, "--fleet"};
   if (tool.given("--minimize")) return {kMinimizeForm, "--minimize"};
   if (tool.given("--passes")) return {kPassesForm, "--passes"};

@@ -166,6 +166,11 @@ void add_transpile_options(Tool& tool, TranspileOptions& o) {
          "JSON file gives mode, servers and workers")
       ->type_name("FILE")
       ->group("Training");
+  app.add_option("--downpour", o.downpour,
+                 "write gradients, tables and programs of a DownpourSGD job; a JSON file gives "
+                 "losses, settings, servers and workers")
+      ->type_name("FILE")
+      ->group("Training");
   add_switch(app, "--backward-only", o.backward_only,
              "with --minimize: append gradients, no updates")
       ->group("Training");

@@ -32,6 +32,7 @@ struct TranspileOptions {
   // training
   std::string minimize;        ///< config file: losses, parameters, optimizer
   std::string fleet;           ///< config file: mode, servers, workers of a fleet job
+  std::string downpour;        ///< config file: losses, tables and processes of a DownpourSGD job
   bool backward_only = false;  ///< append gradients, no updates
   std::vector<std::string> print_after;
   bool print_after_all = false;

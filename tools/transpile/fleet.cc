@@ -19,7 +19,7 @@ struct RoleFiles {
   fleet::RoleOutput output;
 };
 
-StatusOr<RoleFiles> make_role(const fleet::FleetJob& job, const fleet::JobRole& role,
+StatusOr<RoleFiles> make_role(const JobToWrite& job, const fleet::JobRole& role,
                               const ops::OpRegistry& registry, bool verify) {
   RoleFiles files;
   files.folder = fmt::format("{}_{}", role.is_server ? "pserver" : "trainer", role.index);
@@ -33,11 +33,12 @@ StatusOr<RoleFiles> make_role(const fleet::FleetJob& job, const fleet::JobRole& 
   return files;
 }
 
-StatusOr<std::vector<RoleFiles>> make_roles(const fleet::FleetJob& job,
-                                            const ops::OpRegistry& registry, bool verify) {
+StatusOr<std::vector<RoleFiles>> make_roles(const JobToWrite& job, const ops::OpRegistry& registry,
+                                            bool verify) {
   std::vector<RoleFiles> all;
   for (const bool is_server : {false, true}) {
-    const int count = is_server ? static_cast<int>(job.spec().servers.size()) : job.spec().workers;
+    const fleet::JobSpec& spec = job.job.spec();
+    const int count = is_server ? static_cast<int>(spec.servers.size()) : spec.workers;
     for (int i = 0; i < count; ++i) {
       MILLRACE_ASSIGN_OR_RETURN(RoleFiles files, make_role(job, {is_server, i}, registry, verify));
       all.push_back(std::move(files));
@@ -74,6 +75,44 @@ Status write_heter_workers(Tool& tool, const fleet::FleetJob& job, const ops::Op
 
 }  // namespace
 
+StatusOr<int> write_fleet_job(Tool& tool, const TranspileOptions& options,
+                              const ops::OpRegistry& registry, const JobToWrite& what) {
+  const fleet::FleetJob& job = what.job;
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<RoleFiles> roles,
+                            make_roles(what, registry, options.verify));
+  const bool as_text = options.format == "text";
+  jobs::WrittenJob written{job.spec().workers,
+                           static_cast<int64_t>(job.spec().servers.size()),
+                           {},
+                           true,
+                           false,
+                           static_cast<int64_t>(job.heter_workers().size()),
+                           what.is_downpour};
+  for (const auto& [folder, output] : roles) written.roles.push_back(folder);
+  MILLRACE_RETURN_IF_ERROR(jobs::clear_earlier_job(
+      tool.common().output, written, tool.common().force ? Replace::kYes : Replace::kNo));
+  for (const auto& [folder, output] : roles) {
+    for (const auto& [name, bytes] :
+         {std::pair<std::string, std::string>(
+              "__model__", jobs::made_program_bytes(*output.programs.main, as_text)),
+          {"__startup__", jobs::made_program_bytes(*output.programs.startup, as_text)},
+          {"ps_desc.txt", output.ps_desc},
+          {"runtime.json", output.runtime}})
+      MILLRACE_RETURN_IF_ERROR(write_below(tool, folder, name, bytes));
+    for (const auto& [name, bytes] : what.more_files)
+      MILLRACE_RETURN_IF_ERROR(write_below(tool, folder, name, bytes));
+  }
+  MILLRACE_RETURN_IF_ERROR(write_heter_workers(tool, job, registry, options));
+  log_remarks(tool, roles);
+  if (!job.spec().strategy.a_sync_configs().launch_barrier)
+    tool.log(LogLevel::kWarning,
+             "a_sync_configs.launch_barrier has no effect on the tools: trainers always wait for "
+             "their servers");
+  tool.log(LogLevel::kInfo, fmt::format("{} workers x {} servers, {} tables", job.spec().workers,
+                                        job.spec().servers.size(), job.plan().barrier_id + 1));
+  return kDone;
+}
+
 StatusOr<int> write_fleet(Tool& tool, const TranspileOptions& options) {
   if (options.minimize.empty()) return Status(StatusCode::kUsage, "--fleet needs --minimize");
   if (options.backward_only)
@@ -87,38 +126,9 @@ StatusOr<int> write_fleet(Tool& tool, const TranspileOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(
       const fleet::FleetJob job,
       fleet::FleetJob::create(*programs.main, *programs.startup, std::move(spec)));
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<RoleFiles> roles,
-                            make_roles(job, *registry, options.verify));
-  const bool as_text = options.format == "text";
-  jobs::WrittenJob written{job.spec().workers,
-                           static_cast<int64_t>(job.spec().servers.size()),
-                           {},
-                           true,
-                           false,
-                           static_cast<int64_t>(job.heter_workers().size())};
-  for (const auto& [folder, output] : roles) written.roles.push_back(folder);
-  MILLRACE_RETURN_IF_ERROR(jobs::clear_earlier_job(
-      tool.common().output, written, tool.common().force ? Replace::kYes : Replace::kNo));
-  for (const auto& [folder, output] : roles) {
-    for (const auto& [name, bytes] :
-         {std::pair<std::string, std::string>(
-              "__model__", jobs::made_program_bytes(*output.programs.main, as_text)),
-          {"__startup__", jobs::made_program_bytes(*output.programs.startup, as_text)},
-          {"ps_desc.txt", output.ps_desc},
-          {"runtime.json", output.runtime}})
-      MILLRACE_RETURN_IF_ERROR(write_below(tool, folder, name, bytes));
-    if (!programs.schedule.empty())
-      MILLRACE_RETURN_IF_ERROR(write_below(tool, folder, "schedule.json", programs.schedule));
-  }
-  MILLRACE_RETURN_IF_ERROR(write_heter_workers(tool, job, *registry, options));
-  log_remarks(tool, roles);
-  if (!job.spec().strategy.a_sync_configs().launch_barrier)
-    tool.log(LogLevel::kWarning,
-             "a_sync_configs.launch_barrier has no effect on the tools: trainers always wait for "
-             "their servers");
-  tool.log(LogLevel::kInfo, fmt::format("{} workers x {} servers, {} tables", job.spec().workers,
-                                        job.spec().servers.size(), job.plan().barrier_id + 1));
-  return kDone;
+  JobToWrite what{.job = job, .role = [&](const fleet::JobRole& role) { return job.role(role); }};
+  if (!programs.schedule.empty()) what.more_files = {{"schedule.json", programs.schedule}};
+  return write_fleet_job(tool, options, *registry, what);
 }
 
 }  // namespace millrace::tools

@@ -13,18 +13,19 @@
 #include "transpiler/passes/training.h"
 
 namespace millrace::tools {
-namespace minimize_parts {
-namespace {
 
-namespace tp = millrace::transpiler;
-
-StatusOr<std::unique_ptr<Program>> read_checked(Tool& tool, const ops::OpRegistry& registry,
-                                                const std::string& path) {
+StatusOr<std::unique_ptr<Program>> read_checked_program(Tool& tool, const ops::OpRegistry& registry,
+                                                        const std::string& path) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, read_program(tool, path));
   if (Status status = ops::check_program(registry, *program); !status.ok())
     return std::move(status).in_file(path);
   return program;
 }
+
+namespace minimize_parts {
+namespace {
+
+namespace tp = millrace::transpiler;
 
 void warn_of(const Tool& tool, const std::vector<Status>& warnings) {
   for (const Status& warning : warnings) {
@@ -104,7 +105,7 @@ StatusOr<jobs::MinimizeConfig> read_config(const Tool& tool, const std::string& 
 StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
                              const ops::OpRegistry& registry) {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> main,
-                            read_checked(tool, registry, options.program));
+                            read_checked_program(tool, registry, options.program));
   MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config, read_config(tool, options.minimize));
   tp::PassContext context(registry);
   if (Status status =
@@ -126,13 +127,13 @@ StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOpt
   using namespace minimize_parts;
   MILLRACE_RETURN_IF_ERROR(check_flags(tool, options));
   TrainingPrograms out;
-  MILLRACE_ASSIGN_OR_RETURN(out.main, read_checked(tool, registry, options.program));
+  MILLRACE_ASSIGN_OR_RETURN(out.main, read_checked_program(tool, registry, options.program));
   MILLRACE_ASSIGN_OR_RETURN(const jobs::MinimizeConfig config, read_config(tool, options.minimize));
   if (!config.has_optimizers)
     return InvalidArgument(
                "'optimizer': expected a list with an optimizer for each loss, found none")
         .in_file(options.minimize);
-  MILLRACE_ASSIGN_OR_RETURN(out.startup, read_checked(tool, registry, options.startup));
+  MILLRACE_ASSIGN_OR_RETURN(out.startup, read_checked_program(tool, registry, options.startup));
   if (Status status = append_training(tool, options, registry, *out.main, *out.startup, config,
                                       out.scheduled_rate);
       !status.ok())

@@ -10,6 +10,10 @@
 
 namespace millrace::tools {
 
+/// Reads a program and checks its ops. Errors: those of both, with the path.
+StatusOr<std::unique_ptr<Program>> read_checked_program(Tool& tool, const ops::OpRegistry& registry,
+                                                        const std::string& path);
+
 /// A training program, generated from a forward program.
 struct TrainingPrograms {
   std::unique_ptr<Program> main;
