@@ -45,7 +45,9 @@ StatusOr<std::vector<Facts>> facts_of_all(const Facts& own, executor::Collective
       return InvalidArgument("expected the same {} on all ranks, found {} on rank 0 and {} on {}",
                              what, first, found, r);
     };
-    if (all[r].slots != all[0].slots) return differ("slots", all[0].slots, all[r].slots);
+    if (all[r].slots != all[0].slots)
+      return InvalidArgument(
+          "expected the same slots on all ranks, found others on rank {} than on 0", r);
     if (all[r].seed != all[0].seed) return differ("seed", all[0].seed, all[r].seed);
     if (all[r].number != all[0].number)
       return differ("number of calls since load", all[0].number, all[r].number);

@@ -299,6 +299,7 @@ TEST_F(FleetDownpour, SettingsReachTheDescription) {
   const auto described = [&](const std::string& members) {
     const Ended made = transpile(members, "");
     EXPECT_EQ(made.code, 0) << made.output;
+    EXPECT_THAT(made.output, HasSubstr("--startup has no effect"));
     return testing::bytes_of(at("job/fleet_desc.txt"));
   };
   EXPECT_THAT(described(R"("early": true, "learning_rate": 0.375)"),

@@ -77,6 +77,9 @@ class LossPrograms {
 StatusOr<int> write_description(Tool& tool, const TranspileOptions& options,
                                 const ops::OpRegistry& registry,
                                 const jobs::DownpourConfig& config) {
+  if (!options.startup.empty())
+    tool.log(LogLevel::kWarning,
+             "--startup has no effect without 'pservers' and 'trainers' in the file of --downpour");
   LossPrograms programs(tool, registry);
   std::vector<fleet::DownpourLoss> losses;
   for (const jobs::DownpourConfig::Loss& loss : config.losses) {
