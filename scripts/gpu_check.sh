@@ -58,6 +58,16 @@ train() { # <net> <rows> <flags>
   "$run" --program "bench/programs/$net/main.pb" --startup "bench/programs/$net/startup.pb" --feed "$work/$net.npz" \
     --fetch "$loss" --devices "$device" "$@"
 }
+# A copy of a net with a table of 10,000,000 rows.
+long_table() { # <net>
+  local file copy=bench/programs/$1_1e7
+  mkdir -p "$copy"
+  for file in main.pb startup.pb infer.pb; do
+    ours bin/inspect-program "bench/programs/$1/$file" --force -o "$work/$file.txt" &&
+      sed 's/\b1000000\(l\?\)\b/10000000\1/g' "$work/$file.txt" >"$copy/$file" || return 1
+  done
+  sed 's/\b1000000\b/10000000/' "bench/programs/$1/net.json" >"$copy/net.json"
+}
 peers() { python3 tools/gpu_peers.py --bin "$run" --bench bench --devices "$device" "$@"; }
 
 versions() { nvidia-smi -L && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv && ours bin/inspect-program --devices; }
@@ -97,9 +107,9 @@ sanitizer() {
       --feed "$work/$net.npz" --fetch "$(cat "$work/loss")" --steps 2 --devices "$device" || return 1
   done
 }
-readonly trained=${STEPS:-mlp:128,lenet:64,resnet18_64:64,resnet50_64:64,resnet50_64:256,bert_mini:8,bert_base_l2:8,word2vec:128,ctr_dnn:512,ctr_dnn_adam:512}
-steps() { peers --nets "$trained" --json "$logs/steps.jsonl"; }
-compiled() { peers --nets "${COMPILED:-resnet50_64:64,bert_base_l2:8,ctr_dnn:512}" --precision "${PRECISION:-tf32}" --compile --json "$logs/compiled.jsonl"; }
+readonly trained=${STEPS:-mlp:128,lenet:64,resnet18_64:64,resnet50_64:64,resnet50_64:256,bert_mini:8,bert_base_l2:8,word2vec:128,ctr_dnn:512,ctr_dnn_adam:512,ctr_dnn_1e7:512}
+steps() { long_table ctr_dnn && peers --nets "$trained" --json "$logs/steps.jsonl"; }
+compiled() { long_table ctr_dnn && peers --nets "${COMPILED:-resnet50_64:64,resnet50_64:256,bert_base_l2:8,ctr_dnn_1e7:512}" --precision "${PRECISION:-tf32}" --compile --json "$logs/compiled.jsonl"; }
 inference() { peers --infer --nets "${INFER:-mobilenet_224:1,resnet50_224:1,resnet50_224:32,bert_base_l2:1,mlp:1}" --json "$logs/inference.jsonl"; }
 launches() {
   feeds chain_1k 1 >"$work/last" || return 1
@@ -109,7 +119,7 @@ launches() {
 # Twice, so that the difference is without the first steps, which choose algorithms.
 profile() {
   local net=${PROFILED:-resnet50_64} rows=${BATCH:-64}
-  for count in 10 40; do train "$net" "$rows" --op-profile --steps $count >"$work/trained" 2>"$logs/profile_$count.txt" || return 1; done
+  for count in 10 40; do train "$net" "$rows" --precision "${PRECISION:-f32}" --op-profile --steps $count >"$work/trained" 2>"$logs/profile_$count.txt" || return 1; done
   python3 - "$logs"/profile_{10,40}.txt <<'PYTHON'
 import re, sys
 def times(path):
