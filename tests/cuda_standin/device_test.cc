@@ -312,7 +312,7 @@ TEST(CudaDevice, ConvolutionsOfManyShapes) {
   }
 }
 
-TEST(CudaDevice, ConvolutionsThatCudnnLacksRunByMillracesKernels) {
+TEST(CudaDevice, UnevenPaddingAndConvolutionsThatCudnnLacks) {
   const auto cuda = open_cuda();
   const auto host = open_host_device();
   Convolution uneven;  // padding at the bottom and right only
@@ -388,7 +388,7 @@ TEST(CudaDevice, ErrorsOfLibrariesAreReported) {
   uneven.input = uneven.filter = uneven.output = data.data();
   const Status convolution = device->convolve(uneven);
   EXPECT_EQ(convolution.code(), StatusCode::kExecution);
-  EXPECT_EQ(convolution.message(), "cuDNN: choosing an algorithm: CUDNN_STATUS_BAD_PARAM");
+  EXPECT_EQ(convolution.message(), "cuDNN: planning a convolution: CUDNN_STATUS_BAD_PARAM");
   uneven.what = static_cast<Convolution::What>(9);
   EXPECT_EQ(device->convolve(uneven).code(), StatusCode::kInternal);
 }

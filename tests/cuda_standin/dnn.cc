@@ -9,6 +9,7 @@
 #include "kernels/gpu/cuda/dnn_api.h"
 #include "kernels/gpu/functors/products.h"
 #include "tests/cuda_standin/dnn_functions.h"
+#include "tests/cuda_standin/dnn_queue.h"
 #include "tests/cuda_standin/registry.h"
 
 namespace millrace::standin {
@@ -92,6 +93,7 @@ int find_algos(const gpu::Convolution& c, int math, int wanted, int* found, Algo
 // The descriptors of a call. A convolution of which `problem` is not empty must not run.
 struct Described {
   std::string problem;
+  Handle given = nullptr;
   const DnnHandle* handle = nullptr;
   int math = 0;
   gpu::Convolution c;
@@ -100,6 +102,7 @@ struct Described {
 Described describe(Handle handle, TensorDesc input, FilterDesc filter, ConvDesc conv,
                    TensorDesc output) {
   Described result;
+  result.given = handle;
   result.handle = library().handles.find(handle);
   const Dims* const x = library().tensors.find(input);
   const Dims* const y = library().tensors.find(output);
@@ -124,11 +127,8 @@ Described describe(Handle handle, TensorDesc input, FilterDesc filter, ConvDesc 
     c.stride[i] = window->stride[i];
     c.before[i] = window->pad[i];
     c.dilation[i] = window->dilation[i];
-    const int64_t reach = c.dilation[i] * (c.kernel[i] - 1) + 1;
-    if (c.in[i] + 2 * c.before[i] < reach ||
-        (c.in[i] + 2 * c.before[i] - reach) / c.stride[i] + 1 != c.out[i])
-      result.problem = "the size of the output does not follow from input, filter and window";
   }
+  result.problem = problem_of(c, {c.before[0], c.before[1]});
   if (x->n != y->n || w->n != y->c || x->c != w->c * window->groups || y->c % window->groups != 0)
     result.problem = "batches, channels or groups that do not match";
   return result;
@@ -231,7 +231,6 @@ int convolve(Described described, What what, const void* input, const void* filt
              const void* output, const Call& call) {
   if (!described.problem.empty()) return refused(described.problem);
   gpu::Convolution& c = described.c;
-  const DnnHandle& handle = *described.handle;
   float alpha = 0;
   float beta = 1;
   if (call.alpha == nullptr || call.beta == nullptr) return refused("no factors");
@@ -241,28 +240,13 @@ int convolve(Described described, What what, const void* input, const void* filt
   const auto* const algo = std::find_if(std::begin(kAlgos), std::end(kAlgos),
                                         [&](const Algo& a) { return a.number == call.algo; });
   if (algo == std::end(kAlgos) || algo->status != kSuccess) return kNotSupported;
-  if (call.scratch_bytes < algo->memory ||
-      (algo->memory > 0 && !is_on_device(call.scratch, call.scratch_bytes, handle.device)))
-    return refused("the workspace is too small or not in device memory");
   c.what = what;
   c.input = static_cast<float*>(const_cast<void*>(input));
   c.filter = static_cast<float*>(const_cast<void*>(filter));
   c.output = static_cast<float*>(const_cast<void*>(output));
-  for (const auto& [data, count] : {std::pair{input, c.input_count()},
-                                    {filter, c.filter_count()},
-                                    {output, c.output_count()}}) {
-    if (!is_on_device(data, static_cast<size_t>(count) * sizeof(float), handle.device))
-      return refused("an operand is not within device memory");
-  }
-  const cudaError_t queued = enqueue(handle.stream, "a convolution",
-                                     [c, scratch = call.scratch, bytes = algo->memory,
-                                      is_deterministic = algo->determinism == kDeterministic] {
-                                       if (bytes > 0) std::memset(scratch, 0xA5, bytes);
-                                       compute(c);
-                                       if (!is_deterministic) disturb(c);
-                                       return Progress::kDone;
-                                     });
-  return queued == cudaSuccess ? kSuccess : kExecutionFailed;
+  return queue_convolution(
+      described.given, c,
+      {call.scratch, call.scratch_bytes, algo->memory, algo->determinism == kDeterministic});
 }
 
 int removed(bool good) {
@@ -278,6 +262,42 @@ int set_dims(Dims* dims, int format, int type, int n, int c, int h, int w) {
 }
 
 }  // namespace
+
+int queue_convolution(Handle given, const gpu::Convolution& c, const DnnWork& work) {
+  const DnnHandle* const handle = library().handles.find(given);
+  if (handle == nullptr) return refused("unknown handle");
+  if (work.scratch_bytes < work.needed_bytes ||
+      (work.needed_bytes > 0 && !is_on_device(work.scratch, work.scratch_bytes, handle->device)))
+    return refused("the workspace is too small or not in device memory");
+  for (const auto& [data, count] : {std::pair{c.input, c.input_count()},
+                                    {c.filter, c.filter_count()},
+                                    {c.output, c.output_count()}}) {
+    if (!is_on_device(data, static_cast<size_t>(count) * sizeof(float), handle->device))
+      return refused("an operand is not within device memory");
+  }
+  const cudaError_t queued = enqueue(handle->stream, "a convolution", [c, work] {
+    if (work.needed_bytes > 0) std::memset(work.scratch, 0xA5, work.needed_bytes);
+    compute(c);
+    if (!work.is_deterministic) disturb(c);
+    return Progress::kDone;
+  });
+  return queued == cudaSuccess ? kSuccess : kExecutionFailed;
+}
+
+const char* problem_of(const gpu::Convolution& c, const int64_t (&after)[2]) {
+  for (int i = 0; i < 2; ++i) {
+    const int64_t reach = c.dilation[i] * (c.kernel[i] - 1) + 1;
+    const int64_t padded = c.in[i] + c.before[i] + after[i];
+    if (padded < reach || (padded - reach) / c.stride[i] + 1 != c.out[i])
+      return "the size of the output does not follow from input, filter and window";
+  }
+  return "";
+}
+
+int dnn_refused(const char* why) {
+  return refused(why);
+}
+
 }  // namespace millrace::standin
 
 using namespace millrace::standin;

@@ -16,15 +16,6 @@ int number(int64_t value) {
   return static_cast<int>(value);
 }
 
-// The library uses the same padding on both sides.
-bool pads_alike(const Convolution& c) {
-  for (int i = 0; i < 2; ++i) {
-    const int64_t reach = c.dilation[i] * (c.kernel[i] - 1) + 1;
-    if ((c.in[i] + 2 * c.before[i] - reach) / c.stride[i] + 1 != c.out[i]) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<Dnn>> Dnn::open(cudaStream_t stream, bool tf32) {
@@ -33,6 +24,8 @@ StatusOr<std::unique_ptr<Dnn>> Dnn::open(cudaStream_t stream, bool tf32) {
   MILLRACE_RETURN_IF_ERROR(dnn->load(library));
   MILLRACE_RETURN_IF_ERROR(dnn->check(dnn->api_.Create(&dnn->handle_), "starting"));
   MILLRACE_RETURN_IF_ERROR(dnn->check(dnn->api_.SetStream(dnn->handle_, stream), "starting"));
+  MILLRACE_ASSIGN_OR_RETURN(DnnEngines engines, DnnEngines::load(library, dnn->handle_, tf32));
+  dnn->engines_ = std::move(engines);
   return dnn;
 }
 
@@ -85,10 +78,7 @@ std::string Dnn::version() const {
 }
 
 Status Dnn::check(int status, const char* what) const {
-  if (status == dnn::kSuccess) return Ok();
-  const bool is_unsupported = status / 1000 == 3;  // CUDNN_STATUS_NOT_SUPPORTED and its variants
-  return {is_unsupported ? StatusCode::kUnimplemented : StatusCode::kExecution,
-          fmt::format("cuDNN: {}: {}", what, api_.GetErrorString(status))};
+  return dnn_status(status, what, api_.GetErrorString);
 }
 
 Status Dnn::describe(const Convolution& c, Plan& plan) const {
@@ -157,33 +147,55 @@ StatusOr<std::vector<dnn::AlgoPerf>> Dnn::candidates(const Convolution& c, const
   return Status(StatusCode::kUnimplemented, "cuDNN: no algorithm for the convolution");
 }
 
-Status Dnn::choose(const Convolution& c, Plan& plan, Scratch& scratch) const {
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<dnn::AlgoPerf> usable, candidates(c, plan));
-  Plan best = plan;
-  best.algo = usable.front().algo;
-  best.scratch_bytes = usable.front().memory;
-  float least = 0;
-  bool found = usable.size() == 1;
-  for (const dnn::AlgoPerf& algo : usable) {
-    if (usable.size() == 1) break;
+Status Dnn::try_plan(const Convolution& c, const Plan& plan, Scratch& scratch, Choice& best) const {
+  MILLRACE_ASSIGN_OR_RETURN(void* const memory, scratch.get(plan.scratch_bytes));
+  const StatusOr<float> took = time_work(stream_, [&] { return run(c, plan, memory); });
+  if (took.status().code() == StatusCode::kUnimplemented) return Ok();
+  MILLRACE_RETURN_IF_ERROR(took.status());
+  // the library's order decides where there is no clear difference
+  if (!best.milliseconds.has_value() || *took <= *best.milliseconds * kClearlyFaster)
+    best = {plan, *took};
+  return Ok();
+}
+
+Status Dnn::try_algorithms(const Convolution& c, Plan plan, Scratch& scratch, Choice& best) const {
+  // these pad both sides of a dim alike
+  if (!pads_alike(c)) return Ok();
+  const StatusOr<std::vector<dnn::AlgoPerf>> usable = candidates(c, plan);
+  if (usable.status().code() == StatusCode::kUnimplemented) return Ok();
+  MILLRACE_RETURN_IF_ERROR(usable.status());
+  for (const dnn::AlgoPerf& algo : *usable) {
     plan.algo = algo.algo;
     plan.scratch_bytes = algo.memory;
-    MILLRACE_ASSIGN_OR_RETURN(void* const memory, scratch.get(algo.memory));
-    const StatusOr<float> took = time_work(stream_, [&] { return run(c, plan, memory); });
-    if (took.status().code() == StatusCode::kUnimplemented) continue;
-    MILLRACE_RETURN_IF_ERROR(took.status());
-    // the library's order decides where there is no clear difference
-    if (found && *took > least * kClearlyFaster) continue;
-    found = true;
-    least = *took;
-    best = plan;
+    MILLRACE_RETURN_IF_ERROR(try_plan(c, plan, scratch, best));
   }
-  if (!found) return {StatusCode::kUnimplemented, "cuDNN: no algorithm for the convolution runs"};
-  plan = best;
+  return Ok();
+}
+
+Status Dnn::try_engines(const Convolution& c, Plan plan, Scratch& scratch, Choice& best) const {
+  const StatusOr<std::vector<EnginePlan>> found = engines_->plans(c);
+  if (found.status().code() == StatusCode::kUnimplemented) return Ok();
+  MILLRACE_RETURN_IF_ERROR(found.status());
+  for (const EnginePlan& engine : *found) {
+    plan.engine = engine;
+    plan.scratch_bytes = engine.scratch_bytes;
+    MILLRACE_RETURN_IF_ERROR(try_plan(c, plan, scratch, best));
+  }
+  return Ok();
+}
+
+Status Dnn::choose(const Convolution& c, Plan& plan, Scratch& scratch) const {
+  Choice best;
+  MILLRACE_RETURN_IF_ERROR(try_engines(c, plan, scratch, best));
+  MILLRACE_RETURN_IF_ERROR(try_algorithms(c, plan, scratch, best));
+  if (!best.milliseconds.has_value())
+    return {StatusCode::kUnimplemented, "cuDNN: no algorithm for the convolution runs"};
+  plan = best.plan;
   return Ok();
 }
 
 Status Dnn::run(const Convolution& c, const Plan& plan, void* memory) const {
+  if (plan.engine.plan != nullptr) return engines_->run(c, plan.engine, memory);
   const float one = 1.0F;
   const float zero = 0.0F;
   switch (c.what) {
@@ -207,9 +219,7 @@ Status Dnn::run(const Convolution& c, const Plan& plan, void* memory) const {
 }
 
 Status Dnn::convolve(const Convolution& c, Scratch& scratch) {
-  if (!pads_alike(c))
-    return {StatusCode::kUnimplemented, "cuDNN: padding differs between the two sides of a dim"};
-  const auto [found, is_new] = plans_.try_emplace(c.shape());
+  const auto [found, is_new] = plans_.try_emplace({c.shape(), alignment_of(c)});
   Plan& plan = found->second;
   if (is_new) {
     Status status = describe(c, plan);

@@ -3,10 +3,13 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/gpu/cuda/dnn_api.h"
+#include "kernels/gpu/cuda/dnn_engines.h"
 #include "kernels/gpu/cuda/library.h"
 #include "kernels/gpu/cuda/scratch.h"
 #include "kernels/gpu/functors/products.h"
@@ -25,8 +28,8 @@ class Dnn {
 
   /// "cuDNN 9.19.0".
   [[nodiscard]] std::string version() const;
-  /// Queues the computation. Errors: kUnimplemented if the library has no algorithm for it, such as
-  /// for padding that differs between the two sides of a dim; kExecution.
+  /// Queues the computation. Errors: kUnimplemented if the library has no algorithm for it;
+  /// kExecution.
   Status convolve(const Convolution& convolution, Scratch& scratch);
 
  private:
@@ -37,7 +40,13 @@ class Dnn {
     dnn::TensorDesc output = nullptr;
     dnn::ConvDesc conv = nullptr;
     int algo = 0;
+    EnginePlan engine;  ///< if it has a plan: that, in place of the algorithm
     size_t scratch_bytes = 0;
+  };
+  /// The fastest so far, while a plan is chosen.
+  struct Choice {
+    Plan plan;
+    std::optional<float> milliseconds;
   };
   Dnn(cudaStream_t stream, bool tf32) : stream_(stream), tf32_(tf32) {}
   Status load(const SharedLibrary& library);
@@ -46,8 +55,12 @@ class Dnn {
   Status describe(const Convolution& c, Plan& plan) const;
   /// The algorithms that the library recommends and whose results do not depend on timing.
   StatusOr<std::vector<dnn::AlgoPerf>> candidates(const Convolution& c, const Plan& plan) const;
-  /// Runs them, and takes the fastest. Writes the result of the convolution.
+  /// Runs them and the engines, and takes the fastest. Writes the result of the convolution.
   Status choose(const Convolution& c, Plan& plan, Scratch& scratch) const;
+  Status try_algorithms(const Convolution& c, Plan plan, Scratch& scratch, Choice& best) const;
+  Status try_engines(const Convolution& c, Plan plan, Scratch& scratch, Choice& best) const;
+  /// Times a plan, and takes it if it is clearly faster than the best.
+  Status try_plan(const Convolution& c, const Plan& plan, Scratch& scratch, Choice& best) const;
   Status run(const Convolution& c, const Plan& plan, void* memory) const;
   /// Destroys the descriptors of a plan.
   void drop(const Plan& plan) const;
@@ -56,7 +69,8 @@ class Dnn {
   bool tf32_;
   dnn::Api api_{};
   dnn::Handle handle_ = nullptr;
-  std::map<Convolution::Shape, Plan> plans_;
+  std::optional<DnnEngines> engines_;                             ///< set by open()
+  std::map<std::pair<Convolution::Shape, int64_t>, Plan> plans_;  ///< by shape and alignment
 };
 
 }  // namespace millrace::gpu
