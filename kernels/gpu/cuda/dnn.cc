@@ -24,8 +24,8 @@ StatusOr<std::unique_ptr<Dnn>> Dnn::open(cudaStream_t stream, bool tf32) {
   MILLRACE_RETURN_IF_ERROR(dnn->load(library));
   MILLRACE_RETURN_IF_ERROR(dnn->check(dnn->api_.Create(&dnn->handle_), "starting"));
   MILLRACE_RETURN_IF_ERROR(dnn->check(dnn->api_.SetStream(dnn->handle_, stream), "starting"));
-  MILLRACE_ASSIGN_OR_RETURN(DnnEngines engines, DnnEngines::load(library, dnn->handle_, tf32));
-  dnn->engines_ = std::move(engines);
+  MILLRACE_ASSIGN_OR_RETURN(const dnn::EnginesApi api, DnnEngines::load(library));
+  dnn->engines_.emplace(api, dnn->handle_, tf32);
   return dnn;
 }
 

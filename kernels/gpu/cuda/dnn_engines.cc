@@ -78,26 +78,23 @@ int64_t alignment_of(const Convolution& c) {
   return sizeof(float);
 }
 
-StatusOr<DnnEngines> DnnEngines::load(const SharedLibrary& library, dnn::Handle handle, bool tf32) {
-  DnnEngines result;
-  result.handle_ = handle;
-  result.tf32_ = tf32;
+StatusOr<dnn::EnginesApi> DnnEngines::load(const SharedLibrary& library) {
+  dnn::EnginesApi api{};
   const auto find = [&](const char* name, auto& to) {
     return library.find((std::string("cudnnBackend") + name).c_str(), to);
   };
-  dnn::EnginesApi& api = result.api_;
-  MILLRACE_RETURN_IF_ERROR(library.find("cudnnGetErrorString", result.error_string_));
   MILLRACE_RETURN_IF_ERROR(find("CreateDescriptor", api.CreateDescriptor));
   MILLRACE_RETURN_IF_ERROR(find("DestroyDescriptor", api.DestroyDescriptor));
   MILLRACE_RETURN_IF_ERROR(find("Finalize", api.Finalize));
   MILLRACE_RETURN_IF_ERROR(find("SetAttribute", api.SetAttribute));
   MILLRACE_RETURN_IF_ERROR(find("GetAttribute", api.GetAttribute));
   MILLRACE_RETURN_IF_ERROR(find("Execute", api.Execute));
-  return result;
+  MILLRACE_RETURN_IF_ERROR(library.find("cudnnGetErrorString", api.GetErrorString));
+  return api;
 }
 
 Status DnnEngines::check(int status, const char* what) const {
-  return dnn_status(status, what, error_string_);
+  return dnn_status(status, what, api_.GetErrorString);
 }
 
 StatusOr<DnnEngines::Descriptor> DnnEngines::create(dnn::Kind kind) const {

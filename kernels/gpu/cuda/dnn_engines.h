@@ -31,8 +31,10 @@ struct EnginePlan {
 class DnnEngines {
  public:
   /// \param tf32  engines may round factors to 10 bits of mantissa
-  /// Errors: kUnimplemented if the library lacks a function.
-  static StatusOr<DnnEngines> load(const SharedLibrary& library, dnn::Handle handle, bool tf32);
+  DnnEngines(const dnn::EnginesApi& api, dnn::Handle handle, bool tf32)
+      : api_(api), handle_(handle), tf32_(tf32) {}
+  /// The functions of the library. Errors: kUnimplemented if it lacks one.
+  static StatusOr<dnn::EnginesApi> load(const SharedLibrary& library);
 
   /// The engines that the library recommends for a convolution, best first: deterministic ones that
   /// are compiled already and keep the precision. May be empty.
@@ -43,7 +45,6 @@ class DnnEngines {
 
  private:
   using Descriptor = std::shared_ptr<void>;
-  DnnEngines() = default;
   Status check(int status, const char* what) const;
   StatusOr<Descriptor> create(dnn::Kind kind) const;
   /// Sets an attribute that is an array of `count` values.
@@ -61,10 +62,9 @@ class DnnEngines {
   StatusOr<bool> is_usable(const Descriptor& config) const;
   StatusOr<EnginePlan> plan(const Descriptor& config, const std::vector<Descriptor>& graph) const;
 
-  dnn::EnginesApi api_{};
-  const char* (*error_string_)(int status) = nullptr;
-  dnn::Handle handle_ = nullptr;
-  bool tf32_ = false;
+  dnn::EnginesApi api_;
+  dnn::Handle handle_;
+  bool tf32_;
 };
 
 }  // namespace millrace::gpu

@@ -100,7 +100,7 @@ inline constexpr int kNumericalNotes = 10;
 inline constexpr int kNoteRuntimeCompilation = 0;
 inline constexpr int kBehaviorNotes = 5;
 
-/// Functions by their names without the prefix cudnnBackend.
+/// Functions by their names without the prefix cudnnBackend; and that for the text of a status.
 struct EnginesApi {
   int (*CreateDescriptor)(Kind, Backend*);
   int (*DestroyDescriptor)(Backend);
@@ -108,6 +108,7 @@ struct EnginesApi {
   int (*SetAttribute)(Backend, Name, Type, int64_t count, const void* values);
   int (*GetAttribute)(Backend, Name, Type, int64_t wanted, int64_t* count, void* values);
   int (*Execute)(Handle, Backend plan, Backend pointers);
+  const char* (*GetErrorString)(int status);
 };
 
 }  // namespace millrace::gpu::dnn
