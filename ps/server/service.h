@@ -118,13 +118,22 @@ class Service final : public Handler {
   /// Keeps a reply for repeats of the call, and returns it.
   std::shared_ptr<const KeptReplies::Reply> keep_reply(const Call& call, KeptReplies::Reply reply);
   Status wait_at_barrier(const Call& call, CommBarrier kind);
-  /// Errors: kNotFound where there is no snapshot of the step.
+  /// The snapshot of the step, or, unless the server is elastic, of the greatest step before.
+  /// Errors: kNotFound where there is none.
   [[nodiscard]] StatusOr<Snapshots::Found> find_snapshot(int64_t step) const;
   /// Restarts a step for a trainer; an earlier one from the snapshot of that step. The other
   /// trainers have to go to that step, too, by go_to(). An elastic server without that snapshot
   /// ends.
   Status go_back(std::unique_lock<std::mutex>& lock, const Call& call,
                  const protocol::GoTo& message, const StepRules::Move& move);
+  /// Goes back to a step before the one that a trainer asks for. Errors: always; kDistributed once
+  /// it has done so, and the trainer has to ask all servers for their steps again.
+  Status go_back_further(std::unique_lock<std::mutex>& lock, const Call& call,
+                         const protocol::GoTo& message, const Snapshots::Found& found);
+  /// Begins another run, with a snapshot if it is not null, without the `discarded` trainers until
+  /// they have gone to its step.
+  Status begin_run(std::unique_lock<std::mutex>& lock, const Call& call,
+                   const std::vector<int>& discarded, const Snapshots::Found* found);
   /// Loads a snapshot, if there is one, and begins the term after that of the server that saved it.
   Status restore();
   /// Writes the term down; without snapshots there is nothing to do. The caller must hold the

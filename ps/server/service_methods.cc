@@ -403,58 +403,6 @@ Status Service::go_to(const Call& call, const protocol::GoTo& message) {
   return steps_->settle(call.request, message);
 }
 
-StatusOr<Snapshots::Found> Service::find_snapshot(int64_t step) const {
-  if (snapshots_ != nullptr) return snapshots_->find(step);
-  return NotFound("this server ({}) takes no snapshots, so it cannot go back to step {}",
-                  core_->plan.endpoint, step);
-}
-
-Status Service::go_back(std::unique_lock<std::mutex>& lock, const Call& call,
-                        const protocol::GoTo& message, const StepRules::Move& move) {
-  const int64_t step = message.step;
-  std::optional<Snapshots::Found> found;
-  if (move.loads) {
-    MILLRACE_RETURN_IF_ERROR(
-        steps_->rules().check_reason(call.trainer(), message, core_->plan.endpoint, core_->epoch));
-    core_->log(fmt::format(
-        "trainer {} asks this server ({}) to go back from step {} to step {}, because the server "
-        "at {} is at that step",
-        call.trainer(), core_->plan.endpoint, steps_->applied(), step, printable(message.oldest)));
-    StatusOr<Snapshots::Found> snapshot = find_snapshot(step);
-    if (!snapshot.ok()) {
-      // a trainer that joins would continue with updates that only some servers have
-      if (core_->options.elastic)
-        core_->failure = Status(StatusCode::kDistributed, snapshot.status().message());
-      core_->changed.notify_all();
-      return std::move(snapshot).status();
-    }
-    found = *std::move(snapshot);
-    steps_->note_reason(message);
-  }
-  // from here on, calls of the old epoch are refused, and waiting calls end
-  if (move.loads) reach(core_->options.kill_point, "server/before-go-back");
-  going_back_ = true;
-  core_->begin_run();
-  const bool empty =
-      core_->pauses.wait_until(core_->changed, lock, call.deadline, [&] { return inside_ == 0; });
-  Status status = empty ? Ok() : Status(StatusCode::kDistributed, "calls did not end in time");
-  if (status.ok() && found) {
-    const auto frozen = core_->freeze();
-    status = snapshots_->go_back(*found);
-    steps_->restore(step);
-    reach(core_->options.kill_point, "server/after-go-back");
-  }
-  going_back_ = false;
-  core_->changed.notify_all();
-  if (!status.ok()) {
-    core_->failure = status;
-    return status;
-  }
-  steps_->discard(move.others, step);
-  started_ = core_->now();
-  return Ok();
-}
-
 Status Service::end_by_call(const Call& /*call*/, const protocol::Stop& /*message*/) {
   stop();
   return Ok();

@@ -1,11 +1,14 @@
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "ps/kill_points.h"
 #include "ps/server/service.h"
 #include "ps/table/table_handler.h"
 #include "ps/transport/epoch.h"
@@ -194,6 +197,79 @@ Status Service::copy_snapshot(std::unique_lock<std::mutex>& lock, int64_t applie
   if (!lock.owns_lock()) lock.lock();
   freezing_ = false;
   return status;
+}
+
+StatusOr<Snapshots::Found> Service::find_snapshot(int64_t step) const {
+  // a trainer that joins an elastic server would continue with updates that only some servers have
+  if (snapshots_ != nullptr) return snapshots_->find(step, /*or_older=*/!core_->options.elastic);
+  return NotFound("this server ({}) takes no snapshots, so it cannot go back to step {}",
+                  core_->plan.endpoint, step);
+}
+
+Status Service::go_back(std::unique_lock<std::mutex>& lock, const Call& call,
+                        const protocol::GoTo& message, const StepRules::Move& move) {
+  const int64_t step = message.step;
+  std::optional<Snapshots::Found> found;
+  if (move.loads) {
+    MILLRACE_RETURN_IF_ERROR(
+        steps_->rules().check_reason(call.trainer(), message, core_->plan.endpoint, core_->epoch));
+    core_->log(fmt::format(
+        "trainer {} asks this server ({}) to go back from step {} to step {}, because the server "
+        "at {} is at that step",
+        call.trainer(), core_->plan.endpoint, steps_->applied(), step, printable(message.oldest)));
+    StatusOr<Snapshots::Found> snapshot = find_snapshot(step);
+    if (!snapshot.ok()) {
+      if (core_->options.elastic)
+        core_->failure = Status(StatusCode::kDistributed, snapshot.status().message());
+      core_->changed.notify_all();
+      return std::move(snapshot).status();
+    }
+    found = *std::move(snapshot);
+    if (found->applied != step) return go_back_further(lock, call, message, *found);
+    steps_->note_reason(message);
+  }
+  return begin_run(lock, call, move.others, found ? &*found : nullptr);
+}
+
+// Servers that ended a step apart may have last snapshots of different steps. This server then is
+// as one that was started again from an older one: trainers meet at that step.
+Status Service::go_back_further(std::unique_lock<std::mutex>& lock, const Call& call,
+                                const protocol::GoTo& message, const Snapshots::Found& found) {
+  MILLRACE_ASSIGN_OR_RETURN(
+      StepRules::Move move,
+      steps_->rules().plan(call.trainer(), found.applied, core_->plan.endpoint));
+  steps_->note_reason(message);
+  move.others.push_back(call.trainer());
+  MILLRACE_RETURN_IF_ERROR(begin_run(lock, call, move.others, &found));
+  return {StatusCode::kDistributed,
+          fmt::format("this server ({}) has no snapshot of step {}, so it went back to step {}",
+                      core_->plan.endpoint, message.step, found.applied)};
+}
+
+Status Service::begin_run(std::unique_lock<std::mutex>& lock, const Call& call,
+                          const std::vector<int>& discarded, const Snapshots::Found* found) {
+  // from here on, calls of the old epoch are refused, and waiting calls end
+  if (found != nullptr) reach(core_->options.kill_point, "server/before-go-back");
+  going_back_ = true;
+  core_->begin_run();
+  const bool empty =
+      core_->pauses.wait_until(core_->changed, lock, call.deadline, [&] { return inside_ == 0; });
+  Status status = empty ? Ok() : Status(StatusCode::kDistributed, "calls did not end in time");
+  if (status.ok() && found != nullptr) {
+    const auto frozen = core_->freeze();
+    status = snapshots_->go_back(*found);
+    steps_->restore(found->applied);
+    reach(core_->options.kill_point, "server/after-go-back");
+  }
+  going_back_ = false;
+  core_->changed.notify_all();
+  if (!status.ok()) {
+    core_->failure = status;
+    return status;
+  }
+  steps_->discard(discarded, steps_->applied());
+  started_ = core_->now();
+  return Ok();
 }
 
 }  // namespace millrace::ps

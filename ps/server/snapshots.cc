@@ -202,11 +202,12 @@ Status Snapshots::load_tables(const io::Checkpoint& checkpoint) {
   return Ok();
 }
 
-StatusOr<Snapshots::Found> Snapshots::find(int64_t applied) {
+StatusOr<Snapshots::Found> Snapshots::find(int64_t applied, bool or_older) {
   if (Status status = finish(); !status.ok())
     core_.log("a snapshot could not be written: " + status.message());
   MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(root_));
   std::string there;
+  std::optional<Found> older;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (!entry->complete) continue;
     StatusOr<io::Checkpoint> checkpoint = io::Checkpoint::open(entry->folder);
@@ -215,9 +216,13 @@ StatusOr<Snapshots::Found> Snapshots::find(int64_t applied) {
     if (!text.ok()) continue;
     const StatusOr<CallsRecord> calls = parse_calls(*text);
     if (!calls.ok()) continue;
-    if (calls->applied == applied) return Found{entry->step, *std::move(checkpoint)};
+    if (calls->applied == applied)
+      return Found{entry->step, calls->applied, *std::move(checkpoint)};
+    if (calls->applied < applied && (!older || older->applied < calls->applied))
+      older = Found{entry->step, calls->applied, *std::move(checkpoint)};
     there += fmt::format("{}{}", there.empty() ? "" : ", ", calls->applied);
   }
+  if (or_older && older) return *std::move(older);
   return NotFound("this server ({}) has no snapshot of step {}; it has {}", core_.plan.endpoint,
                   applied, there.empty() ? "none" : there);
 }

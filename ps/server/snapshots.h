@@ -42,11 +42,13 @@ class Snapshots {
   /// A snapshot and its number in the folder.
   struct Found {
     int64_t number = 0;
+    int64_t applied = 0;  ///< its step
     io::Checkpoint checkpoint;
   };
   /// Finds the newest snapshot of exactly that step; waits for a snapshot that is being written.
+  /// \param or_older  where there is none: the newest of the greatest step below
   /// Errors: kNotFound with the available steps; kIo.
-  StatusOr<Found> find(int64_t applied);
+  StatusOr<Found> find(int64_t applied, bool or_older);
   /// Loads that snapshot. Later snapshots belong to a discarded course of the job: they are
   /// removed, since find() would return one of them for a step whose snapshot is not written again.
   /// Then the same state is saved as the newest, with the calls of the processes that are known

@@ -283,6 +283,41 @@ TEST(Elastic, OnlyOthersOfAnElasticJobAreLost) {
   EXPECT_THAT(trainer.client().call(call).to_string(), HasSubstr("not one of an elastic"));
 }
 
+// A job is started again on snapshots that its servers took when they ended, one a step after the
+// other: both have snapshots of steps 0 and 2, and one of 4, the other of 3.
+TEST(TwoServers, ThatEndedAStepApartMeetAtTheNewestStepThatBothHave) {
+  const ::millrace::testing::TempFolder disk;
+  ServerOptions options;
+  options.snapshot_root = disk / "first";
+  options.snapshot_every = 2;
+  ServerOptions of_other = options;
+  of_other.snapshot_root = disk / "other";
+  const auto way = std::make_shared<InprocTransport>();
+  std::vector<Floats> seen;
+  for (const bool again : {false, true}) {
+    TestServer first(way, server_at("server", 1), kElasticStart, options);
+    TestServer second(way, server_at("other", 1), kElasticStart, of_other);
+    TwoServerTrainer trainer(way, 0, 0);
+    for (const std::string& server : kBoth) {  // so that the trainer has greeted them
+      Client::Call call(server, protocol::GetNow{.names = {"w"}});
+      ASSERT_TRUE(trainer.client().call(call).ok());
+    }
+    const auto settled = trainer.client().settle();
+    ASSERT_TRUE(settled.ok()) << settled.status().to_string();
+    EXPECT_EQ(*settled, again ? 2 : 0);
+    for (int step = 0; step < 3; ++step) {
+      ASSERT_TRUE(trainer.fetch(kBoth, seen).ok());
+      ASSERT_TRUE(trainer.send(kBoth, {2, 2}).ok());
+    }
+    ASSERT_TRUE(trainer.fetch(kBoth, seen).ok());
+    if (again) break;
+    ASSERT_TRUE(second.end(true).ok());
+    ASSERT_TRUE(trainer.send({"server"}, {2, 2}).ok());
+    ASSERT_TRUE(trainer.fetch({"server"}, seen).ok());
+    ASSERT_TRUE(first.end(true).ok());
+  }
+}
+
 // One trainer is a step ahead, so its call to the other server waits for the gradients of the
 // second one, which waits for the first one on the server that was started again. Neither call may
 // last until its deadline.
