@@ -27,6 +27,7 @@ std::vector<Job> jobs(bool large) {
   all.push_back({.name = "plain", .cuts = 1, .late = 1});
   all.push_back({.name = "durable", .snapshot_every = 1, .durable = true, .crashes = 1});
   all.push_back({.name = "go-back", .steps = 1, .snapshot_every = 2, .crashes = 1});
+  all.push_back({.name = "restart", .trainers = 1, .snapshot_every = 2, .restarts = 1});
   all.push_back({.name = "elastic-kill", .elastic = true, .kills = 1});
   all.push_back({.name = "elastic-silence", .elastic = true, .silences = 1});
   all.push_back({.name = "replace", .steps = 3, .elastic = true, .kills = 1, .replaces = true});
@@ -38,6 +39,10 @@ std::vector<Job> jobs(bool large) {
                  .cuts = 1,
                  .late = 1});
   all.push_back({.name = "go-back-2", .snapshot_every = 2, .crashes = 1});
+  all.push_back({.name = "restart-2", .snapshot_every = 2, .restarts = 1});
+  all.push_back(
+      {.name = "restart-3", .trainers = 1, .steps = 3, .snapshot_every = 2, .restarts = 1});
+  all.push_back({.name = "restart-twice", .trainers = 1, .snapshot_every = 2, .restarts = 2});
   all.push_back({.name = "durable-2", .snapshot_every = 1, .durable = true, .crashes = 2});
   all.push_back({.name = "go-back-twice", .snapshot_every = 1, .crashes = 2});
   all.push_back({.name = "go-back-3", .steps = 3, .snapshot_every = 2, .crashes = 1});
@@ -94,6 +99,11 @@ std::vector<Job> mutants() {
        .kills = 1,
        .replaces = true,
        .mutation = Mutation::kEarlyReplacement},
+      {.name = "exact-snapshots",
+       .trainers = 1,
+       .snapshot_every = 2,
+       .restarts = 1,
+       .mutation = Mutation::kExactSnapshots},
       {.name = "own-count", .elastic = true, .kills = 1, .mutation = Mutation::kOwnCount},
   };
 }

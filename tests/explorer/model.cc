@@ -39,6 +39,20 @@ bool crash(State& state, ServerState& server) {
   return true;
 }
 
+bool restart(const Job& job, State& state) {
+  if (state.restarts == 0 || any_finishes(state)) return false;
+  for (ServerState& server : state.servers) {
+    if (server.life != Life::kUp) return false;
+    server.is_due = false;
+    (void)written(server);
+    save_last(server);
+    start(job, server);
+  }
+  --state.restarts;
+  for (TrainerState& trainer : state.trainers) trainer = process_of(job, state);
+  return true;
+}
+
 bool end(ServerState& server) {
   if (!server.trainers.all_gone() || server.is_due) return false;
   (void)written(server);
@@ -155,7 +169,8 @@ constexpr const char* kEvents[] = {"the call arrives",
                                    "a late call arrives",
                                    "hears nothing of",
                                    "is killed",
-                                   "is replaced"};
+                                   "is replaced",
+                                   "all processes are stopped and started again"};
 
 // Texts of all values, so that equal states have equal texts.
 class Writer {
@@ -254,6 +269,7 @@ void put_trainer(Writer& to, const TrainerState& trainer) {
 
 State::State(const Job& job)
     : crashes(job.crashes),
+      restarts(job.restarts),
       cuts(job.cuts),
       lates(job.late),
       silences(job.silences),
@@ -268,7 +284,7 @@ State::State(const Job& job)
 }
 
 std::vector<Event> all_events(const Job& job) {
-  std::vector<Event> events;
+  std::vector<Event> events = {{Kind::kRestart}};
   for (int t = 0; t < job.trainers; ++t) {
     for (const Kind kind : {Kind::kSettle, Kind::kKill, Kind::kReplace})
       events.push_back({kind, t});
@@ -306,6 +322,8 @@ bool may_happen(const Job& job, const Event& event, const State& state) {
       return job.elastic && state.trainers[a].life == TrainerLife::kRuns;
     case Kind::kKill:
       return state.kills > 0;
+    case Kind::kRestart:
+      return state.restarts > 0;
     case Kind::kReplace:
       return state.trainers[a].life == TrainerLife::kKilled;
     case Kind::kStart:
@@ -340,6 +358,8 @@ bool happen(const Job& job, const Event& event, State& state) {
       return ask_loss(job, state, event.a, static_cast<size_t>(event.b));
     case Kind::kKill:
       return kill(state, state.trainers[static_cast<size_t>(event.a)]);
+    case Kind::kRestart:
+      return restart(job, state);
     case Kind::kReplace:
       return replace(job, state, state.trainers[static_cast<size_t>(event.a)]);
     default:
@@ -360,8 +380,8 @@ std::string text_of(const State& state) {
   Writer to;
   for (const ServerState& server : state.servers) put_server(to, state, server);
   for (const TrainerState& trainer : state.trainers) put_trainer(to, trainer);
-  to.put(state.crashes, state.cuts, state.lates, state.silences, state.kills, state.incarnations,
-         state.given_up, state.late.size());
+  to.put(state.crashes, state.restarts, state.cuts, state.lates, state.silences, state.kills,
+         state.incarnations, state.given_up, state.late.size());
   for (const auto& [server, message] : state.late) {
     to.put(server, message.method, message.trainer, message.incarnation, message.sequence,
            message.gradients, message.everywhere, message.stays);
@@ -387,6 +407,7 @@ std::string describe(const Event& event) {
     case Kind::kSilence:
       return fmt::format("server {} {}: trainer {}", event.a, what, event.b);
     case Kind::kArrives:
+    case Kind::kRestart:
       return what;
     default:
       return fmt::format("server {} {}", event.a, what);

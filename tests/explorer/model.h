@@ -28,6 +28,7 @@ enum class Mutation : uint8_t {
   kNotDurable,         ///< trainers continue before the durable snapshot is on the disk
   kNoSettling,         ///< a trainer continues on a server that others took back
   kEarlyReplacement,   ///< a replacement does not wait for the last step of the lost trainer
+  kExactSnapshots,     ///< a server without a snapshot of the step does not go back further
   kOwnCount,           ///< a server decides about a lost trainer without the others
 };
 
@@ -41,6 +42,7 @@ struct Job {
   int snapshot_every = 0;  ///< steps; 0: none
   bool durable = false;    ///< snapshots
   int crashes = 0;         ///< of servers, which are started again
+  int restarts = 0;        ///< of the job: servers end with a last snapshot, trainers are killed
   int cuts = 0;            ///< requests or responses that are lost
   int late = 0;            ///< requests that arrive after their caller has given them up
   int silences = 0;        ///< a server hears nothing of a live trainer for too long
@@ -161,8 +163,8 @@ struct State {
   explicit State(const Job& job);
   std::vector<ServerState> servers;
   std::vector<TrainerState> trainers;
-  std::vector<std::pair<int, Message>> late;                      ///< server and call
-  int crashes = 0, cuts = 0, lates = 0, silences = 0, kills = 0;  // left
+  std::vector<std::pair<int, Message>> late;                                    ///< server and call
+  int crashes = 0, restarts = 0, cuts = 0, lates = 0, silences = 0, kills = 0;  // left
   uint64_t incarnations = 0;
   uint8_t given_up = 0;  ///< trainers that a server took for lost although they lived
   std::string violation;
@@ -190,6 +192,7 @@ struct Event {
     kSilence,
     kKill,
     kReplace,
+    kRestart,  ///< all processes end, and are started again
   };
   Kind kind = Kind::kCall;
   int a = 0;  ///< trainer, or the server of an event of servers
@@ -221,6 +224,8 @@ Answer settle_loss(const Job& job, ServerState& server, const ps::Request& reque
 bool apply(const Job& job, ServerState& server, State& state);
 bool copy_snapshot(const Job& job, ServerState& server);
 bool written(ServerState& server);
+/// The snapshot of a server that is told to end.
+void save_last(ServerState& server);
 void start(const Job& job, ServerState& server);
 /// Ends the suspects of a server that no trainer could ask about. \returns false if there is none
 bool decide_alone(const Job& job, ServerState& server);

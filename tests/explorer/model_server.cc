@@ -130,6 +130,30 @@ Answer hello(const Job& job, ServerState& server, const TrainerState& trainer, i
   return answer;
 }
 
+// Service::begin_run() with a snapshot; later ones are removed.
+void load_again(const Job& job, ServerState& server, std::vector<Snapshot>::iterator found) {
+  server.disk.erase(found + 1, server.disk.end());
+  const Snapshot snapshot = *found;
+  ++server.epoch;
+  load(job, server, snapshot);
+  save(server, {snapshot.applied, ps::record_calls(server.trainers, snapshot.applied, true),
+                snapshot.history});
+}
+
+// Service::go_back_further().
+Answer go_back_further(const Job& job, ServerState& server, int trainer,
+                       std::vector<Snapshot>::iterator older) {
+  StepRules rules = rules_of(job, server);
+  const int64_t step = older->applied;
+  auto move = rules.plan(trainer, step, "");
+  if (!move.ok()) return refused(server, move.status());
+  move->others.push_back(trainer);
+  load_again(job, server, older);
+  rules.discard(move->others, step);
+  for (const int id : move->others) drop_partial(job, server, id);
+  return refused(server, Status(StatusCode::kDistributed, "went back further"));
+}
+
 Answer go_to(const Job& job, ServerState& server, const ps::Request& request,
              const ps::protocol::GoTo& message) {
   if (Status status = check(job, server, request); !status.ok()) return refused(server, status);
@@ -143,16 +167,17 @@ Answer go_to(const Job& job, ServerState& server, const ps::Request& request,
                                              std::to_string(server.number), server.epoch);
     if (!reason.ok()) return refused(server, reason);
     (void)written(server);
-    const auto found = std::find_if(server.disk.rbegin(), server.disk.rend(),
-                                    [&](const auto& each) { return each.applied == message.step; });
-    if (found == server.disk.rend())
+    const auto last = std::find_if(server.disk.rbegin(), server.disk.rend(), [&](const auto& each) {
+      const bool is_exact = job.elastic || job.mutation == Mutation::kExactSnapshots;
+      return is_exact ? each.applied == message.step : each.applied <= message.step;
+    });
+    if (last == server.disk.rend())
       return {.kind = Answer::Kind::kFatal, .epoch = server.epoch, .why = "no such snapshot"};
+    const auto found = last.base() - 1;
     server.counts.went_back_for[message.oldest] = message.oldest_epoch;
-    ++server.epoch;
-    const Snapshot snapshot = *found;
-    load(job, server, snapshot);
-    save(server, {snapshot.applied, ps::record_calls(server.trainers, snapshot.applied, true),
-                  snapshot.history});
+    if (found->applied != message.step)
+      return go_back_further(job, server, request.caller.trainer, found);
+    load_again(job, server, found);
   } else if (move->begins_run()) {
     ++server.epoch;
   }
@@ -234,6 +259,13 @@ bool written(ServerState& server) {
   server.writing.reset();
   server.counts.held = false;
   return true;
+}
+
+void save_last(ServerState& server) {
+  if (server.disk.back().applied == server.counts.applied) return;
+  server.disk.push_back({server.counts.applied,
+                         ps::record_calls(server.trainers, server.counts.applied, true),
+                         server.history});
 }
 
 void start(const Job& job, ServerState& server) {
