@@ -5,6 +5,7 @@
 
 #include "kernels/gpu/functors/activations.h"
 #include "kernels/gpu/functors/broadcast.h"
+#include "kernels/gpu/functors/columns.h"
 #include "kernels/gpu/functors/elementwise.h"
 #include "kernels/gpu/functors/embedding.h"
 #include "kernels/gpu/functors/finish_conv.h"
@@ -19,6 +20,7 @@
 #include "kernels/gpu/functors/rows.h"
 #include "kernels/gpu/functors/sequence.h"
 #include "kernels/gpu/functors/values.h"
+#include "kernels/gpu/functors/volume_pool.h"
 
 /// The arithmetic of millrace's GPU kernels. A functor is a struct of numbers and pointers to
 /// device memory. Its call operator computes one element, or one row by a team of threads. Both the
@@ -159,9 +161,14 @@ using OtherEachFunctors =
                 Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
                 Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
 
+/// Ops on images.
+using VisionEachFunctors =
+    FunctorList<CopyWindows, AddWindows, PoolVolumeForward, PoolVolumeBackward, PutInPlane<int32_t>,
+                PutInPlane<int64_t>, TakeFromPlane<int32_t>, TakeFromPlane<int64_t>>;
+
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
-                            ValueFunctors, OtherEachFunctors>;
+                            ValueFunctors, OtherEachFunctors, VisionEachFunctors>;
 
 /// Functors that compute one row.
 using RowFunctors = FunctorList<
