@@ -20,8 +20,10 @@
 #include "kernels/gpu/functors/plain_products.h"
 #include "kernels/gpu/functors/pool.h"
 #include "kernels/gpu/functors/reduce.h"
+#include "kernels/gpu/functors/regions.h"
 #include "kernels/gpu/functors/resample.h"
 #include "kernels/gpu/functors/rows.h"
+#include "kernels/gpu/functors/sampling.h"
 #include "kernels/gpu/functors/sequence.h"
 #include "kernels/gpu/functors/values.h"
 #include "kernels/gpu/functors/volume_pool.h"
@@ -171,15 +173,19 @@ using VisionEachFunctors =
                 PutInPlane<int64_t>, TakeFromPlane<int32_t>, TakeFromPlane<int64_t>, SumTaps,
                 GroupNormVectors, Binary<Prelu, float>, BinarySlope<Prelu, false>,
                 BinarySlope<Prelu, true>, ScaleChannels, NormalizeResponse, NormalizeResponseBack,
-                LargestOfChannels, CodeBox, OverlapOfBoxes, PlaceCorners, PredictBox>;
+                LargestOfChannels, CodeBox, OverlapOfBoxes, PlaceCorners, PredictBox, SampleGrid,
+                SampleGridToImage, SampleGridToGrid, MapGrid, AlignRegions, AlignRegionsBack,
+                LargestOfRegions, LargestOfRegionsBack, AverageOfPositions, AverageOfPositionsBack,
+                BoxesOfCells>;
 
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
                             ValueFunctors, OtherEachFunctors, VisionEachFunctors>;
 
 /// Ops on images that need rows.
-using VisionRowFunctors = FunctorList<GroupNorm, GroupNormSums, GroupNormBackward,
-                                      BinarySlopeSum<Prelu, false>, BinarySlopeSum<Prelu, true>>;
+using VisionRowFunctors =
+    FunctorList<GroupNorm, GroupNormSums, GroupNormBackward, BinarySlopeSum<Prelu, false>,
+                BinarySlopeSum<Prelu, true>, MapGridBack>;
 
 /// Functors that compute one row of other ops.
 using OtherRowFunctors = FunctorList<

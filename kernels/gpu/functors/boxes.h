@@ -18,10 +18,10 @@ constexpr float smaller_of(float a, float b) {
 
 /// Sizes of a box that surrounds a cell, and the offset of its center from that of the cell.
 struct BoxShape {
-  double width;
-  double height;
-  double right;
-  double down;
+  double width;   ///< in pixels, as all of these
+  double height;  ///< in pixels
+  double right;   ///< of its center
+  double down;    ///< of its center
 };
 
 /// Box i of prior_box, density_prior_box or anchor_generator: `shapes` boxes around each cell of a
@@ -31,8 +31,9 @@ struct BoxesOfCells {
   BoxShape shapes[kMost];
   int32_t count;      ///< shapes in use
   int64_t columns;    ///< cells of a row of the map
-  double start[2];    ///< center of the first cell: x, y
-  double step[2];     ///< distance of the cells
+  double shift;       ///< added to numbers of columns and rows
+  double step[2];     ///< distance of the cells: x, y
+  double start[2];    ///< added to their centers
   double size[2];     ///< that coordinates are divided by
   double less;        ///< that sizes are reduced by: 1 where corners are pixels
   bool cut_all;       ///< all edges are moved into [0, 1]
@@ -49,8 +50,10 @@ struct BoxesOfCells {
   constexpr void operator()(int64_t i) const {
     const BoxShape& shape = shapes[i % count];
     const int64_t cell = i / count;
-    const double x = start[0] + static_cast<double>(cell % columns) * step[0] + shape.right;
-    const double y = start[1] + static_cast<double>(cell / columns) * step[1] + shape.down;
+    const double w = static_cast<double>(cell % columns) + shift;
+    const double h = static_cast<double>(cell / columns) + shift;
+    const double x = w * step[0] + start[0] + shape.right;
+    const double y = h * step[1] + start[1] + shape.down;
     const double half[2] = {(shape.width - less) / 2, (shape.height - less) / 2};
     const double edges[4] = {(x - half[0]) / size[0], (y - half[1]) / size[1],
                              (x + half[0]) / size[0], (y + half[1]) / size[1]};
@@ -61,7 +64,8 @@ struct BoxesOfCells {
   }
 };
 
-/// Box i of box_coder: a target relative to a prior box, or the inverse.
+/// Box i of box_coder: a target relative to a prior box, or the inverse. Encoded, there is a row
+/// for each target and a column for each prior box; decoded, the priors belong to rows or columns.
 struct CodeBox {
   const float* prior;     ///< [priors, 4]
   const float* variance;  ///< [priors, 4]; null: the same for all
@@ -101,7 +105,8 @@ struct CodeBox {
   }
 };
 
-/// Intersection over union of box i / columns of x and box i % columns of y.
+/// Op iou_similarity: intersection over union of box i / columns of x and box i % columns of y.
+/// Boxes without an area give what the division gives, as on the processor.
 struct OverlapOfBoxes {
   const float* x;   ///< [rows, 4]
   const float* y;   ///< [columns, 4]
@@ -127,8 +132,8 @@ struct PlaceCorners {
   const float* x;    ///< [batch, channels, height, width]
   float* out;        ///< with the same dims
   int64_t channels;  ///< even ones hold offsets to the left, odd ones upwards
-  int64_t height;
-  int64_t width;
+  int64_t height;    ///< pixels
+  int64_t width;     ///< pixels
   constexpr void operator()(int64_t i) const {
     const bool is_column = i / (width * height) % channels % 2 == 0;
     const int64_t at = is_column ? i % width : i / width % height;
@@ -144,16 +149,17 @@ struct PredictBox {
   float* boxes;                         ///< [batch, anchors * height * width, 4]
   float* scores;                        ///< [batch, anchors * height * width, classes]
   int64_t anchors;                      ///< of a cell
-  int64_t classes;
-  int64_t height;  ///< cells
-  int64_t width;
-  float anchor[2 * kMost];  ///< width and height of each anchor
-  int64_t downsample;       ///< pixels of the input of the network for each cell
-  float threshold;          ///< of the confidence
-  float scale;              ///< of the offsets within a cell
-  float iou_factor;         ///< below 0: the network predicts no overlap
-  bool clip;                ///< boxes are cut at the borders of the image
+  int64_t classes;                      ///< scores of a box
+  int64_t height;                       ///< cells of a column
+  int64_t width;                        ///< cells of a row
+  float anchor[2 * kMost];              ///< width and height of each anchor
+  int64_t downsample;                   ///< pixels of the input of the network for each cell
+  float threshold;                      ///< of the confidence
+  float scale;                          ///< of the offsets within a cell
+  float iou_factor;                     ///< below 0: the network predicts no overlap
+  bool clip;                            ///< boxes are cut at the borders of the image
 
+  /// The logistic function.
   [[nodiscard]] static constexpr float sigmoid(float v) { return 1.0F / (1.0F + std::exp(-v)); }
   /// The corners, in pixels of the image.
   constexpr void put(const float* entry, int64_t a, int64_t cell, const int32_t* size,

@@ -87,8 +87,8 @@ struct GroupNormGradient {
 
 /// sums[row] = {sum of dy, sum of dy times the normalized x} of a channel of an image.
 struct GroupNormSums {
-  GroupNormGradient g;
-  double* sums;  ///< [batch, groups * channels, 2]
+  GroupNormGradient g;  ///< operands
+  double* sums;         ///< [batch, groups * channels, 2]
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const int64_t group = row / g.of.channels;
@@ -110,11 +110,11 @@ struct GroupNormSums {
 
 /// The gradient of one group of one image, after GroupNormSums.
 struct GroupNormBackward {
-  GroupNormGradient g;
-  const double* sums;  ///< by GroupNormSums
-  const float* scale;  ///< by channel; null: 1
-  float* dx;           ///< may be dy
-  bool shifts;         ///< the mean of dy is subtracted
+  GroupNormGradient g;  ///< operands
+  const double* sums;   ///< by GroupNormSums
+  const float* scale;   ///< by channel; null: 1
+  float* dx;            ///< may be dy
+  bool shifts;          ///< the mean of dy is subtracted
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const int64_t first = row % g.of.groups * g.of.channels;
@@ -138,7 +138,8 @@ struct GroupNormBackward {
   }
 };
 
-/// Gradients of scale and bias of channel c, summed over the images.
+/// Gradients of scale and bias of channel c, summed over the images. Runs after GroupNormSums;
+/// images are few, so one thread adds them.
 struct GroupNormVectors {
   const double* sums;  ///< by GroupNormSums
   float* dscale;       ///< null: not wanted
