@@ -4,10 +4,14 @@
 #include <type_traits>
 
 #include "kernels/gpu/functors/activations.h"
+#include "kernels/gpu/functors/boxes.h"
 #include "kernels/gpu/functors/broadcast.h"
+#include "kernels/gpu/functors/channels.h"
+#include "kernels/gpu/functors/columns.h"
 #include "kernels/gpu/functors/elementwise.h"
 #include "kernels/gpu/functors/embedding.h"
 #include "kernels/gpu/functors/finish_conv.h"
+#include "kernels/gpu/functors/group_norm.h"
 #include "kernels/gpu/functors/layer_norm.h"
 #include "kernels/gpu/functors/loss.h"
 #include "kernels/gpu/functors/moves.h"
@@ -16,9 +20,13 @@
 #include "kernels/gpu/functors/plain_products.h"
 #include "kernels/gpu/functors/pool.h"
 #include "kernels/gpu/functors/reduce.h"
+#include "kernels/gpu/functors/regions.h"
+#include "kernels/gpu/functors/resample.h"
 #include "kernels/gpu/functors/rows.h"
+#include "kernels/gpu/functors/sampling.h"
 #include "kernels/gpu/functors/sequence.h"
 #include "kernels/gpu/functors/values.h"
+#include "kernels/gpu/functors/volume_pool.h"
 
 /// The arithmetic of millrace's GPU kernels. A functor is a struct of numbers and pointers to
 /// device memory. Its call operator computes one element, or one row by a team of threads. Both the
@@ -159,12 +167,28 @@ using OtherEachFunctors =
                 Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
                 Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
 
+/// Ops on images.
+using VisionEachFunctors =
+    FunctorList<CopyWindows, AddWindows, PoolVolumeForward, PoolVolumeBackward, PutInPlane<int32_t>,
+                PutInPlane<int64_t>, TakeFromPlane<int32_t>, TakeFromPlane<int64_t>, SumTaps,
+                GroupNormVectors, Binary<Prelu, float>, BinarySlope<Prelu, false>,
+                BinarySlope<Prelu, true>, ScaleChannels, NormalizeResponse, NormalizeResponseBack,
+                LargestOfChannels, CodeBox, OverlapOfBoxes, PlaceCorners, PredictBox, SampleGrid,
+                SampleGridToImage, SampleGridToGrid, MapGrid, AlignRegions, AlignRegionsBack,
+                LargestOfRegions, LargestOfRegionsBack, AverageOfPositions, AverageOfPositionsBack,
+                BoxesOfCells>;
+
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
-                            ValueFunctors, OtherEachFunctors>;
+                            ValueFunctors, OtherEachFunctors, VisionEachFunctors>;
 
-/// Functors that compute one row.
-using RowFunctors = FunctorList<
+/// Ops on images that need rows.
+using VisionRowFunctors =
+    FunctorList<GroupNorm, GroupNormSums, GroupNormBackward, BinarySlopeSum<Prelu, false>,
+                BinarySlopeSum<Prelu, true>, MapGridBack>;
+
+/// Functors that compute one row of other ops.
+using OtherRowFunctors = FunctorList<
     SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy, NormSums, NormTraining,
     NormBackwardSums, NormBackward, LayerNorm, LayerNormBackward, LayerNormSums,
     ConvolveFilterGradient, Reduce<SumOf>, ReduceParts<SumOf>, Reduce<SumOfSquares>,
@@ -179,5 +203,8 @@ using RowFunctors = FunctorList<
     BinarySlopeSum<LargerNumber, false>, BinarySlopeSum<LargerNumber, true>,
     BinarySlopeSum<SmallerNumber, false>, BinarySlopeSum<SmallerNumber, true>,
     BinarySlopeSum<RaiseTo, false>, BinarySlopeSum<RaiseTo, true>>;
+
+/// Functors that compute one row.
+using RowFunctors = Joined<OtherRowFunctors, VisionRowFunctors>;
 
 }  // namespace millrace::gpu

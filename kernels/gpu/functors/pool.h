@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 // Functors of two-dimensional poolings of f32 images with the channels first. The windows follow
 // the same rules as on CPU (kernels/cpu/nn/pool_plan.h).
@@ -47,6 +48,10 @@ struct PoolSide {
   }
 };
 
+/// Where maxima start, as on the processor: the result of an empty window, and of one with NaN
+/// only. NaN never replaces a maximum.
+inline constexpr float kLowest = -std::numeric_limits<float>::max();
+
 /// Maximum or average of each window; planes are images times channels.
 struct PoolWindows {
   PoolSide height;  ///< rows of the image
@@ -68,28 +73,30 @@ struct PoolWindows {
   /// The maximum or average.
   [[nodiscard]] constexpr float of(const Place& place) const {
     const auto& [h, w, plane] = place;
-    float most = 0;
+    float most = kLowest;
     double sum = 0;
-    bool any = false;
     for (int64_t y = height.begin(h); y < height.end(h); ++y) {
       for (int64_t x = width.begin(w); x < width.end(w); ++x) {
         const float value = plane[y * width.size + x];
-        most = !any || value > most ? value : most;
+        most = value > most ? value : most;
         sum += static_cast<double>(value);
-        any = true;
       }
     }
     if (max) return most;
     return static_cast<float>(sum / static_cast<double>(height.count(h) * width.count(w)));
   }
-  /// The index in the plane of the first maximum of the window; -1 for an empty one.
+  /// The index in the plane of the first element of the window that equals of(); -1 if there is
+  /// none.
   [[nodiscard]] constexpr int32_t first_maximum(const Place& place) const {
     const auto& [h, w, plane] = place;
     int64_t found = -1;
+    float most = kLowest;
     for (int64_t y = height.begin(h); y < height.end(h); ++y) {
       for (int64_t x = width.begin(w); x < width.end(w); ++x) {
         const int64_t at = y * width.size + x;
-        if (found < 0 || plane[at] > plane[found]) found = at;
+        if (!(plane[at] > most || (found < 0 && plane[at] == most))) continue;
+        most = plane[at];
+        found = at;
       }
     }
     return static_cast<int32_t>(found);

@@ -5,6 +5,8 @@
 #include "framework/op_attrs.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/ops/channels_first.h"
+#include "kernels/gpu/ops/conv_args.h"
 #include "kernels/gpu/ops/kept_memory.h"
 #include "kernels/registry.h"
 
@@ -17,10 +19,12 @@ struct ConvSettings {
 };
 
 StatusOr<ConvSettings> read_conv_settings(const KernelSetup& op) {
-  if (kernels::channels_last(op, "data_format")) return refuse("channels are last");
+  if (get_attr_or<bool>(op.op(), "fuse_relu_before_depthwise_conv", false))
+    return refuse("a convolution with attribute 'fuse_relu_before_depthwise_conv' runs on the CPU");
   for (const char* const slot : {"Bias", "ResidualData"}) {
     if (op.input(slot)) return refuse("a convolution with {} runs on the CPU", slot);
   }
+  if (op.output("Bias@GRAD")) return refuse("a convolution with Bias runs on the CPU");
   return ConvSettings{kernels::read_window_attrs(op), op.attr<int64_t>("groups")};
 }
 
@@ -59,56 +63,42 @@ float* memory(const Tensor& tensor) {
   return const_cast<float*>(floats(tensor));
 }
 
-StatusOr<Kernel> gpu_conv(const KernelSetup& op) {
-  if (get_attr_or<bool>(op.op(), "fuse_relu_before_depthwise_conv", false))
-    return refuse("a convolution with attribute 'fuse_relu_before_depthwise_conv' runs on the CPU");
-  MILLRACE_ASSIGN_OR_RETURN(const ConvSettings settings, read_conv_settings(op));
-  return Kernel([settings, &device = device_of(op), input = op.input("Input"),
-                 filter = op.input("Filter"),
-                 output = op.output("Output")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed_here(ctx, input, "Input"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed_here(ctx, filter, "Filter"));
-    Tensor& y = ctx.out(output);
-    MILLRACE_RETURN_IF_ERROR(all_floats({x, w, &y}));
-    MILLRACE_ASSIGN_OR_RETURN(Convolution c, gpu_describe(settings, *x, *w, y));
-    if (y.numel() == 0) return Ok();
-    c.input = memory(*x);
-    c.filter = memory(*w);
-    c.output = memory(y);
-    return device.convolve(c);
-  });
+Status gpu_convolve(Device& device, Convolution& c, const ConvTensors& t) {
+  if (t.y->numel() == 0) return Ok();
+  c.input = memory(*t.x);
+  c.filter = memory(*t.w);
+  c.output = memory(*t.y);
+  return device.convolve(c);
 }
 
-StatusOr<Kernel> gpu_conv_grad(const KernelSetup& op) {
-  if (get_attr_or<bool>(op.op(), "fuse_relu_before_depthwise_conv", false))
-    return refuse("a convolution with attribute 'fuse_relu_before_depthwise_conv' runs on the CPU");
+Status gpu_convolve_back(Device& device, Convolution& c, const ConvTensors& t) {
+  if (t.dy->numel() == 0) return refuse("there are no places");
+  c.output = memory(*t.dy);
+  if (t.dw != nullptr) {
+    c.what = Convolution::What::kFilterGradient;
+    c.input = memory(*t.x);
+    c.filter = memory(*t.dw);
+    MILLRACE_RETURN_IF_ERROR(device.convolve(c));
+  }
+  if (t.dx == nullptr) return Ok();
+  c.what = Convolution::What::kInputGradient;
+  c.input = memory(*t.dx);
+  c.filter = memory(*t.w);
+  return device.convolve(c);
+}
+
+// Of conv2d, depthwise_conv2d and their gradients.
+StatusOr<Kernel> gpu_conv(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const ConvSettings settings, read_conv_settings(op));
-  if (op.output("Bias@GRAD")) return refuse("a convolution with Bias runs on the CPU");
-  return Kernel([settings, &device = device_of(op), input = op.input("Input"),
-                 filter = op.input("Filter"), output_grad = op.input("Output@GRAD"),
-                 input_grad = op.output("Input@GRAD"),
-                 filter_grad = op.output("Filter@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed_here(ctx, input, "Input"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed_here(ctx, filter, "Filter"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed_here(ctx, output_grad, "Output@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, output_like(ctx, input_grad, *x));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dw, output_like(ctx, filter_grad, *w));
-    MILLRACE_RETURN_IF_ERROR(all_floats({x, w, dy}));
-    MILLRACE_ASSIGN_OR_RETURN(Convolution c, gpu_describe(settings, *x, *w, *dy));
-    if (dy->numel() == 0) return refuse("there are no places");
-    c.output = memory(*dy);
-    if (dw != nullptr) {
-      c.what = Convolution::What::kFilterGradient;
-      c.input = memory(*x);
-      c.filter = memory(*dw);
-      MILLRACE_RETURN_IF_ERROR(device.convolve(c));
-    }
-    if (dx == nullptr) return Ok();
-    c.what = Convolution::What::kInputGradient;
-    c.input = memory(*dx);
-    c.filter = memory(*w);
-    return device.convolve(c);
-  });
+  Kernel kernel(
+      [settings, &device = device_of(op), args = ConvArgs(op)](const KernelContext& ctx) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const ConvTensors t, args.find(ctx));
+        const Tensor& y = t.y != nullptr ? *t.y : *t.dy;
+        MILLRACE_ASSIGN_OR_RETURN(Convolution c, gpu_describe(settings, *t.x, *t.w, y));
+        return t.y != nullptr ? gpu_convolve(device, c, t) : gpu_convolve_back(device, c, t);
+      });
+  return in_channels_first(op, kernels::channels_last(op, "data_format"),
+                           {"Input", "Output", "Output@GRAD", "Input@GRAD"}, std::move(kernel));
 }
 
 // fused_conv2d: a convolution, and what follows it in one functor.
@@ -198,9 +188,9 @@ class GpuFusedConv {
 
 void add_conv(KernelRegistry& registry) {
   registry.add("fused_conv2d", GpuFusedConv::make);
-  for (const char* const type : {"conv2d", "depthwise_conv2d"}) registry.add(type, gpu_conv);
-  for (const char* const type : {"conv2d_grad", "depthwise_conv2d_grad"})
-    registry.add(type, gpu_conv_grad);
+  for (const char* const type :
+       {"conv2d", "depthwise_conv2d", "conv2d_grad", "depthwise_conv2d_grad"})
+    registry.add(type, gpu_conv);
 }
 
 }  // namespace millrace::gpu

@@ -4,6 +4,7 @@
 #include "kernels/cpu/nn/batch_norm_args.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/ops/channels_first.h"
 #include "kernels/gpu/ops/kept_memory.h"
 #include "kernels/registry.h"
 
@@ -20,7 +21,6 @@ struct NormSettings {
 };
 
 StatusOr<NormSettings> read_norm_settings(const KernelSetup& op) {
-  if (kernels::channels_last(op, "data_layout")) return refuse("channels are last");
   if (op.input("MomentumTensor")) return refuse("momentum is given as a tensor");
   NormSettings s;
   s.epsilon = op.attr<float>("epsilon");
@@ -123,12 +123,14 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
   // the CPU kernel computes 1 / sqrt(variance) for it
   if (settings.global && op.output("SavedVariance") && !op.attr<bool>("is_test"))
     return refuse("saved statistics of a frozen normalization are made on the CPU");
-  return Kernel([settings, &device = device_of(op), args = kernels::BatchNormForwardArgs(op),
+  Kernel kernel([settings, &device = device_of(op), args = kernels::BatchNormForwardArgs(op),
                  z = fused ? op.input("Z") : ArgIndex{},
                  sums = std::make_shared<KeptMemory<double>>(memory_of(op), "sums of batch_norm")](
                     const KernelContext& ctx) {
     return gpu_run_forward(device, ctx, args, z, settings, *sums);
   });
+  return in_channels_first(op, kernels::channels_last(op, "data_layout"), {"X", "Z", "Y"},
+                           std::move(kernel));
 }
 
 StatusOr<Kernel> backward(const KernelSetup& op) {
@@ -141,7 +143,7 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
                                 ? op.input(op.input("Variance") ? "Variance" : "VarianceOut")
                                 : op.input("SavedVariance");
   const bool fused = op.op().type() == "fused_batch_norm_grad";
-  return Kernel([settings, mean, variance, &device = device_of(op), x = op.input("X"),
+  Kernel kernel([settings, mean, variance, &device = device_of(op), x = op.input("X"),
                  y = fused ? op.input("Y") : ArgIndex{},
                  more = fused ? op.input("MoreY@GRAD") : ArgIndex{},
                  dz = fused ? op.output("Z@GRAD") : ArgIndex{}, dy = op.input("Y@GRAD"),
@@ -184,6 +186,9 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
         NormBackward{g, sums, floats(factor), floats(to), floats(to_scale), floats(to_bias)},
         of.rows());
   });
+  return in_channels_first(op, kernels::channels_last(op, "data_layout"),
+                           {"X", "Y", "Y@GRAD", "MoreY@GRAD", "X@GRAD", "Z@GRAD"},
+                           std::move(kernel));
 }
 
 }  // namespace

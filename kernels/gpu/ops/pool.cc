@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/nn/pool_plan.h"
 #include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/ops/channels_first.h"
 #include "kernels/gpu/ops/kept_memory.h"
 #include "kernels/registry.h"
 
@@ -10,10 +11,10 @@ namespace {
 
 using kernels::PoolAttrs;
 
-StatusOr<PoolAttrs> read_pool_settings(const KernelSetup& op) {
+// Kernels see images with the channels first.
+PoolAttrs read_pool_settings(const KernelSetup& op) {
   PoolAttrs attrs = kernels::read_pool_attrs(op);
-  if (attrs.channels_last) return refuse("channels are last");
-  if (attrs.adaptive && attrs.slides) return refuse("adaptive maxima");
+  attrs.channels_last = false;
   return attrs;
 }
 
@@ -30,18 +31,20 @@ StatusOr<PoolWindows> windows_of(const PoolAttrs& attrs, const Tensor& x, const 
 }
 
 StatusOr<Kernel> gpu_pool(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const PoolAttrs attrs, read_pool_settings(op));
-  return Kernel([attrs, args = FloatArgs(op)](const KernelContext& ctx) -> Status {
+  const PoolAttrs attrs = read_pool_settings(op);
+  Kernel kernel([attrs, args = FloatArgs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, args.find(ctx));
     const auto [from, to] = found;
     MILLRACE_ASSIGN_OR_RETURN(const PoolWindows windows, windows_of(attrs, *from, *to));
     return each(args.device, PoolForward{windows, floats(from), floats(to)}, to->numel());
   });
+  return in_channels_first(op, kernels::read_pool_attrs(op).channels_last, {"X", "Out"},
+                           std::move(kernel));
 }
 
 StatusOr<Kernel> gpu_pool_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const PoolAttrs attrs, read_pool_settings(op));
-  return Kernel([attrs, &device = device_of(op), x = op.input("X"), out = op.input("Out"),
+  const PoolAttrs attrs = read_pool_settings(op);
+  Kernel kernel([attrs, &device = device_of(op), x = op.input("X"), out = op.input("Out"),
                  dout = op.input("Out@GRAD"), dx = op.output("X@GRAD"),
                  memory = std::make_shared<KeptMemory<int32_t>>(
                      memory_of(op), "maxima of pool2d_grad")](const KernelContext& ctx) -> Status {
@@ -62,6 +65,8 @@ StatusOr<Kernel> gpu_pool_grad(const KernelSetup& op) {
     }
     return each(device, PoolBackward{windows, index, floats(dy), floats(to)}, to->numel());
   });
+  return in_channels_first(op, kernels::read_pool_attrs(op).channels_last,
+                           {"X", "Out", "Out@GRAD", "X@GRAD"}, std::move(kernel));
 }
 
 }  // namespace
