@@ -61,6 +61,11 @@ bool must_be_apart(const CompiledOp& compiled, size_t input, size_t output) {
          });
 }
 
+// Control ops that completely write their outputs.
+bool writes_whole(const Op& op) {
+  return op.type() == "distributed_lookup_table" || op.type() == "prefetch";
+}
+
 }  // namespace
 
 BlockRunner::BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device)
@@ -242,7 +247,7 @@ llvm::BitVector BlockRunner::written_first() const {
   };
   for (const CompiledOp& compiled : compiled_ops_) {
     visit(compiled.inputs, false);
-    visit(compiled.outputs, !compiled.control);
+    visit(compiled.outputs, !compiled.control || writes_whole(*compiled.op));
   }
   return written;
 }

@@ -65,10 +65,6 @@ int millrace::tools::run_program(int argc, char** argv) {
     MILLRACE_RETURN_IF_ERROR(check_float64_run(options));
     if (options.ranks.engine == "nccl" && !wants_gpu(options))
       return Status(StatusCode::kUsage, "--engine nccl needs a GPU: expected --devices gpu:N");
-    if (wants_gpu(options) && (!options.ps.cluster.empty() || !options.ps.role.empty())) {
-      return Unimplemented("--devices {}: jobs with parameter servers run on the CPU only",
-                           options.devices);
-    }
     if (wants_gpu(options) && options.inter_op) {
       return Unimplemented("--inter-op with --devices {}: supported only for programs on the CPU",
                            options.devices);

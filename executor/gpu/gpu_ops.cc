@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
+#include "executor/collective/rings.h"
 #include "framework/block.h"
 #include "framework/tensor/layout.h"
 #include "kernels/gpu/resident.h"
@@ -80,6 +81,8 @@ GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp>
     : context_(std::move(context)),
       placed_(compiled_ops.size()),
       is_control_(compiled_ops.size()),
+      received_(context_),
+      computed_(context_),
       replays_(context_->device(), compiled_ops) {
   for (size_t i = 0; i < compiled_ops.size(); ++i) {
     const CompiledOp& compiled = compiled_ops[i];
@@ -114,6 +117,16 @@ GpuOps::Counts GpuOps::counts() const {
       ++(placed_[i].kernel ? counts.on_gpu : counts.on_cpu);
   }
   return counts;
+}
+
+std::string GpuOps::summary() const {
+  const Counts ops = counts();
+  const gpu::Traffic& traffic = context_->memory().traffic();
+  return fmt::format(
+      "{} ops on the gpu, {} of them recorded, {} on the cpu; copied {} to the gpu ({} bytes), "
+      "{} from it ({} bytes); peak {} bytes of its memory",
+      ops.on_gpu, replays_.recorded_ops(), ops.on_cpu, traffic.copies_in, traffic.bytes_in,
+      traffic.copies_out, traffic.bytes_out, context_->memory().peak_bytes());
 }
 
 Status GpuOps::run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> table,
@@ -153,8 +166,9 @@ Status GpuOps::run_on_gpu(const Placed& placed, CompiledOp& compiled, Value* con
   gpu::Memory& memory = context_->memory();
   for (const int32_t index : compiled.inputs) {
     auto* const tensor = index < 0 ? nullptr : movable_part(*table[index]);
-    if (tensor != nullptr && tensor->initialized())
-      MILLRACE_RETURN_IF_ERROR(gpu::move_in(*tensor, memory, names_[static_cast<size_t>(index)]));
+    if (tensor == nullptr || !tensor->initialized()) continue;
+    MILLRACE_RETURN_IF_ERROR(computed_.settle(*table[index]));
+    MILLRACE_RETURN_IF_ERROR(gpu::move_in(*tensor, memory, names_[static_cast<size_t>(index)]));
   }
   const auto size = [&](int32_t index, Tensor& tensor, DType dtype, llvm::ArrayRef<int64_t> dims) {
     return gpu::resize_resident(tensor, dtype, dims, memory, names_[static_cast<size_t>(index)]);
@@ -182,9 +196,50 @@ Status GpuOps::run_exchange(CompiledOp& compiled, Value* const* table, kernels::
   return compiled.kernel({table, compiled.inputs, compiled.outputs, device});
 }
 
+bool GpuOps::is_transfer(const Op& op) {
+  static constexpr const char* kTypes[] = {"send",
+                                           "recv",
+                                           "send_barrier",
+                                           "fetch_barrier",
+                                           "send_and_recv",
+                                           "prefetch",
+                                           "distributed_lookup_table",
+                                           "distributed_push_sparse"};
+  return llvm::is_contained(kTypes, op.type()) || exchanges_with_ranks(op.type());
+}
+
+Status GpuOps::run_transfer(const CompiledOp& compiled, llvm::ArrayRef<Value*> table,
+                            llvm::function_ref<Status(Value* const* table)> run) {
+  table_.assign(table.begin(), table.end());
+  for (const int32_t index : compiled.outputs) {
+    if (index >= 0)
+      received_.note(*table[static_cast<size_t>(index)], names_[static_cast<size_t>(index)].str());
+  }
+  for (const uint16_t position : compiled.lists.plain()) {
+    const int32_t index = compiled.inputs[position];
+    Value& value = *table[static_cast<size_t>(index)];
+    if (!is_resident(value)) continue;
+    if (llvm::is_contained(compiled.outputs, index)) {
+      MILLRACE_RETURN_IF_ERROR(make_plain(*movable_part(value)));
+      continue;
+    }
+    std::unique_ptr<Value>& copy = sent_[index];
+    if (copy == nullptr) copy = std::make_unique<Value>();
+    MILLRACE_RETURN_IF_ERROR(copy_here(value, *copy));
+    table_[static_cast<size_t>(index)] = copy.get();
+  }
+  MILLRACE_RETURN_IF_ERROR(run(table_.data()));
+  return received_.settle();
+}
+
 Status GpuOps::run_on_cpu(CompiledOp& compiled, llvm::ArrayRef<Value*> table,
                           kernels::CpuDevice& device, bool& changed) {
   table_.assign(table.begin(), table.end());
+  for (const int32_t index : compiled.outputs) {
+    if (index < 0) continue;
+    const auto at = static_cast<size_t>(index);
+    computed_.note(*table[at], names_[at].str());
+  }
   std::deque<Value> copies;  // as long as the op runs
   for (const int32_t index : compiled.inputs) {
     if (index < 0 || table_[static_cast<size_t>(index)] != table[static_cast<size_t>(index)])
@@ -200,6 +255,13 @@ Status GpuOps::run_on_cpu(CompiledOp& compiled, llvm::ArrayRef<Value*> table,
     table_[static_cast<size_t>(index)] = &copy;
   }
   Value* const* const values = table_.data();
+  // kernels size the values of rows themselves, and keep memory that fits
+  for (const int32_t index : compiled.outputs) {
+    auto* const rows = index < 0 ? nullptr : values[index]->get_if<SelectedRows>();
+    if (rows != nullptr && gpu::resident(rows->value) != nullptr &&
+        !llvm::is_contained(compiled.inputs, index))
+      rows->value.reset();
+  }
   MILLRACE_RETURN_IF_ERROR(make_inputs_plain(compiled, values, device));
   MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(compiled, values, changed));
   const kernels::KernelContext ctx(

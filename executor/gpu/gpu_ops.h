@@ -5,9 +5,12 @@
 #include <vector>
 
 #include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/compiled_ops/compiled_op.h"
+#include "executor/gpu/kept_places.h"
 #include "executor/gpu/replays.h"
 #include "kernels/gpu/context.h"
 
@@ -53,6 +56,17 @@ class GpuOps {
   Status run(size_t index, CompiledOp& compiled, llvm::ArrayRef<Value*> table,
              kernels::CpuDevice& device, bool watched, bool& changed);
 
+  /// True for ops that exchange values with servers, heter workers or ranks.
+  static bool is_transfer(const Op& op);
+  /// Runs such an op. It finds inputs in process memory, unless it accepts them on the device:
+  /// copies, which stay until the op runs again, because an op may send them later. What arrives in
+  /// process memory is copied to where the outputs were in device memory; a later barrier op may
+  /// receive it.
+  /// \param run  the op, given the table of values that it uses
+  /// Errors: those of the op; kResource, kExecution.
+  Status run_transfer(const CompiledOp& compiled, llvm::ArrayRef<Value*> table,
+                      llvm::function_ref<Status(Value* const* table)> run);
+
   /// Recorded work of several ops.
   [[nodiscard]] Replays& replays() { return replays_; }
   [[nodiscard]] const Replays& replays() const { return replays_; }
@@ -63,6 +77,9 @@ class GpuOps {
 
   [[nodiscard]] const Placed& placed(size_t index) const { return placed_[index]; }
   [[nodiscard]] Counts counts() const;
+  /// "163 ops on the gpu, 160 of them recorded, 2 on the cpu; copied 1 to the gpu (4096 bytes),
+  /// ...", for logs.
+  [[nodiscard]] std::string summary() const;
   [[nodiscard]] gpu::Context& context() const { return *context_; }
 
  private:
@@ -79,7 +96,10 @@ class GpuOps {
   std::vector<bool> is_control_;
   std::vector<llvm::StringRef> names_;  ///< by table index
   std::vector<Value*> table_;           ///< of an op on the CPU: copies instead of inputs
-  Replays replays_;                     ///< before the context, whose memory they refer to
+  llvm::DenseMap<int32_t, std::unique_ptr<Value>> sent_;  ///< copies that transfers read
+  KeptPlaces received_;                                   ///< where their outputs are
+  KeptPlaces computed_;  ///< where outputs of ops on the CPU were when a GPU kernel read them
+  Replays replays_;      ///< before the context, whose memory they refer to
 };
 
 }  // namespace millrace::executor

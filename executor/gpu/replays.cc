@@ -25,10 +25,15 @@ Replays::Replays(gpu::Device& device, llvm::ArrayRef<CompiledOp> compiled_ops)
       unrecordable_(steady_.size()),
       segment_of_(compiled_ops.size(), -1) {}
 
+// The layouts of tensors at one address of device memory are alike.
+const Layout* Replays::layout_of(const Tensor& tensor) {
+  return gpu::resident(tensor) != nullptr ? nullptr : tensor.layout().get();
+}
+
 bool Replays::still(const Seen& seen, Value* const* table) {
   const auto* const tensor = table[seen.index]->get_if<Tensor>();
   if (tensor == nullptr) return seen.data == nullptr && table[seen.index]->holds<std::monostate>();
-  return tensor->raw() == seen.data && tensor->layout().get() == seen.layout &&
+  return tensor->raw() == seen.data && layout_of(*tensor) == seen.layout &&
          tensor->dtype() == seen.dtype && tensor->dims() == llvm::ArrayRef<int64_t>(seen.dims) &&
          tensor->lod() == seen.lod;
 }
@@ -52,7 +57,7 @@ std::vector<Replays::Seen> Replays::look(size_t first, size_t end, Value* const*
     if (tensor == nullptr) {
       seen.push_back({index, nullptr, nullptr, DType::kFloat32, {}, {}});
     } else {
-      seen.push_back({index, tensor->raw(), tensor->layout().get(), tensor->dtype(),
+      seen.push_back({index, tensor->raw(), layout_of(*tensor), tensor->dtype(),
                       Dims(tensor->dims().begin(), tensor->dims().end()), tensor->lod()});
     }
   }

@@ -55,7 +55,7 @@ class Replays {
   struct Seen {
     int32_t index;  ///< in the table of values
     const void* data;
-    const Layout* layout;
+    const Layout* layout;  ///< null for all tensors in device memory
     DType dtype;
     Dims dims;
     Lod lod;
@@ -74,6 +74,7 @@ class Replays {
   std::vector<Seen> look(size_t first, size_t end, Value* const* table) const;
   [[nodiscard]] std::vector<int32_t> written_integers(size_t first, size_t end,
                                                       Value* const* table) const;
+  static const Layout* layout_of(const Tensor& tensor);
   static bool still(const Seen& seen, Value* const* table);
   /// Divides the ops into segments, after the tensors have been steady.
   void make_segments(Value* const* table);

@@ -302,14 +302,18 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
   if (rings_ != nullptr)
     runtime_->controls.run_before("c_allreduce_sum", [this] { return meet_in_step(); });
   executor_ = setup.executor;
-  const executor::Executor executor(runtime_, executor_);
+  executor::ExecutorOptions on_cpu = executor_;
+  on_cpu.gpu = nullptr;
+  const executor::Executor executor(runtime_, on_cpu);
   const auto whole =
       setup.mode == ps::CommMode::kGeo ? with_whole_embeddings(*setup.startup) : nullptr;
   MILLRACE_ASSIGN_OR_RETURN(const auto startup,
                             executor.prepare(whole == nullptr ? *setup.startup : *whole, scope_));
   std::vector<Value> none;
   MILLRACE_RETURN_IF_ERROR(startup->run({}, {}, none));
-  MILLRACE_ASSIGN_OR_RETURN(prepared_, executor.prepare(*main_, scope_));
+  MILLRACE_ASSIGN_OR_RETURN(prepared_,
+                            executor::Executor(runtime_, executor_).prepare(*main_, scope_));
+  if (executor_.gpu != nullptr) places_ = std::make_unique<executor::KeptPlaces>(executor_.gpu);
   if (rate_main_ != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(rate_program_, executor.prepare(*rate_main_, scope_));
   }
@@ -333,6 +337,7 @@ Status FleetWorker::set_rate(float rate) {
   if (scheduled_rate_.empty())
     return InvalidArgument("the learning rate of this job is a constant and cannot be set to {}",
                            rate);
+  MILLRACE_RETURN_IF_ERROR(bring_rates());
   auto& tensor = scope_.local(scheduled_rate_).as<Tensor>();
   const Dims dims(main_->root().find_var(scheduled_rate_)->dims());
   MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kFloat32, dims));
@@ -419,10 +424,12 @@ Status FleetWorker::check_feeds(const executor::NamedValues& feeds) const {
 Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
                         std::vector<Value>& results) {
   MILLRACE_RETURN_IF_ERROR(check_feeds(feeds));
+  MILLRACE_RETURN_IF_ERROR(bring_rates());
   MILLRACE_RETURN_IF_ERROR(send_computed_rate());
   const auto rate = scheduled_rate_.empty() ? feeds.end() : feeds.find(scheduled_rate_);
   if (rate == feeds.end()) {
     MILLRACE_RETURN_IF_ERROR(send_rate());
+    MILLRACE_RETURN_IF_ERROR(settle_places());
     return prepared_->run(feeds, wanted, results);
   }
   executor::NamedValues others;
@@ -431,6 +438,7 @@ Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<st
     MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, to));
   }
   MILLRACE_RETURN_IF_ERROR(send_rate());
+  MILLRACE_RETURN_IF_ERROR(settle_places());
   return prepared_->run(others, wanted, results);
 }
 
@@ -452,7 +460,9 @@ Status FleetWorker::run_step(const executor::NamedValues& feeds,
   results.resize(fetches.size());
   if (mode_ == ps::CommMode::kSync || mode_ == ps::CommMode::kHalfAsync)
     MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
+  note_received();
   MILLRACE_RETURN_IF_ERROR(communicator_->finish_step(scope_));
+  MILLRACE_RETURN_IF_ERROR(settle_places());
   ++step_;
   waited_ += std::chrono::duration<double>(Clock::now() - ran).count();
   return Ok();

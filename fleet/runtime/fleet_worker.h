@@ -10,6 +10,7 @@
 
 #include "executor/collective/rings.h"
 #include "executor/executor.h"
+#include "executor/gpu/kept_places.h"
 #include "fleet/runtime/local_state.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
@@ -34,9 +35,9 @@ struct WorkerSetup {
   ps::CommContexts send;                                     ///< send_contexts()
   std::map<int32_t, std::vector<std::string>> dense_tables;  ///< dense_receives()
   std::map<std::string, std::string> communicator;           ///< communicator_flags()
-  int threads = 1;  ///< that run steps side by side; see prepare_thread()
-  executor::ExecutorOptions executor;
-  ps::ClientOptions client;  ///< the worker's number is set by FleetWorker
+  int threads = 1;                     ///< that run steps side by side; see prepare_thread()
+  executor::ExecutorOptions executor;  ///< its GPU runs the main program only
+  ps::ClientOptions client;            ///< the worker's number is set by FleetWorker
   /// Receives log lines about servers that have not connected yet; may be empty.
   std::function<void(const std::string&)> log;
   /// Connects the workers of a job that averages dense gradients by all-reduce
@@ -121,6 +122,8 @@ class FleetWorker {
   void observe(executor::OpObserver* observer) { prepared_->observe(observer); }
   /// Seconds for which steps have waited for other workers and for parameters.
   [[nodiscard]] double waited_seconds() const { return waited_; }
+  /// The ops of a step that run on a GPU; null: there is none.
+  [[nodiscard]] const executor::GpuOps* gpu() const { return prepared_->gpu(); }
   [[nodiscard]] Scope& scope() { return scope_; }
   [[nodiscard]] ps::Communicator& communicator() { return *communicator_; }
   /// The job's sparse tables; null if there are none.
@@ -182,6 +185,11 @@ class FleetWorker {
   Status end_steps();
   Status run_step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
                   std::vector<Value>& results);
+  /// On a GPU: brings vars of the learning rate to process memory, until settle().
+  Status bring_rates();
+  /// On a GPU: notes where the parameters are that the communicator receives, until settle().
+  void note_received();
+  [[nodiscard]] Status settle_places() { return places_ == nullptr ? Ok() : places_->settle(); }
   Status send_rate();
   Status send_rate(const Value* value, const std::string& name);
   Status send_computed_rate();
@@ -205,6 +213,8 @@ class FleetWorker {
   std::shared_ptr<executor::Runtime> runtime_;
   executor::ExecutorOptions executor_;
   Scope scope_;
+  /// On a GPU: where vars are that other code than the main program changes. Null: no GPU.
+  std::unique_ptr<executor::KeptPlaces> places_;
   std::shared_ptr<ps::TableSender> sender_;
   ps::CommunicatorOptions communicator_options_;
   ps::CommContexts sends_;

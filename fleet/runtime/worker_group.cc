@@ -37,6 +37,7 @@ Status FleetWorker::join_workers() {
 }
 
 Status FleetWorker::share_values() {
+  MILLRACE_RETURN_IF_ERROR(executor::bring_home(scope_));
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<executor::TrainerLink> link,
                             executor::make_group_link(*group_));
   return executor::share_start_values(*main_, scope_, *link);
@@ -124,6 +125,7 @@ Status FleetWorker::step(const executor::NamedValues& feeds,
 }
 
 Status FleetWorker::end_steps() {
+  MILLRACE_RETURN_IF_ERROR(executor::bring_home(scope_));
   MILLRACE_RETURN_IF_ERROR(communicator_->stop());
   MILLRACE_RETURN_IF_ERROR(client_->complete(true));
   return communicator_->recv(scope_);
@@ -140,6 +142,7 @@ Status FleetWorker::wait_for_all() {
 }
 
 Status FleetWorker::stop() {
+  MILLRACE_RETURN_IF_ERROR(executor::bring_home(scope_));
   const bool ran = communicator_->is_running();
   Status flushed = meets_ && group_->state().ok() ? wait_for_all() : communicator_->stop();
   if (!flushed.ok() && meets_ && must_go_back()) return flushed;

@@ -142,6 +142,7 @@ StatusOr<int64_t> FleetWorker::go_back() {
     return Status(StatusCode::kDistributed,
                   "a worker that has the dense parameters itself cannot go back without snapshots "
                   "of servers");
+  MILLRACE_RETURN_IF_ERROR(executor::bring_home(scope_));
   const bool told = std::exchange(told_to_go_back_, false);
   const StatusOr<int64_t> step = settle();
   if (!step.ok()) return abandon(step.status());

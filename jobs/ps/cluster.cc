@@ -13,6 +13,7 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/collective/shared_group.h"
+#include "executor/gpu/gpu_ops.h"
 #include "framework/base/errors.h"
 #include "framework/base/exceptions.h"
 #include "io/npz.h"
@@ -280,6 +281,8 @@ Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& fetched, Na
   } else {
     MILLRACE_RETURN_IF_ERROR(train(id, *job, feeds, fetched, stats));
   }
+  if (job->gpu() != nullptr)
+    options_.trainer.log(LogLevel::kInfo, fmt::format("trainer {}: {}", id, job->gpu()->summary()));
   if (stop_.stopped()) return job->finish({});
   Trainer::Ending ending = options_.ending;
   ending.gather = id == 0 && options_.gathers ? &gathered : nullptr;

@@ -8,6 +8,7 @@
 #include "executor/parallel/merge_fetches.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "framework/tensor/layout.h"
 
 namespace millrace::jobs {
 namespace {
@@ -104,6 +105,8 @@ StatusOr<std::unique_ptr<DeviceSteps>> DeviceSteps::create(
   MILLRACE_ASSIGN_OR_RETURN(
       steps->parallel_, executor::ParallelExecutor::create(runtime, *steps->compute_program_, scope,
                                                            settings, threads));
+  for (const std::shared_ptr<gpu::Context>& gpu : settings.gpus)
+    steps->places_.push_back(std::make_unique<executor::KeptPlaces>(gpu));
   MILLRACE_ASSIGN_OR_RETURN(steps->transfer_, executor.prepare(*steps->transfer_program_, scope));
   return steps;
 }
@@ -129,8 +132,26 @@ Status DeviceSteps::run(const NamedValues& feeds, const std::vector<std::string>
   }
   MILLRACE_RETURN_IF_ERROR(carry(parts, fetches.size(), sent));
   std::vector<Value> none;
+  MILLRACE_RETURN_IF_ERROR(bring_received());
   MILLRACE_RETURN_IF_ERROR(transfer_->run(sent, {}, none));
   return share(false);
+}
+
+void DeviceSteps::note(Value& value, const std::string& name, int device) {
+  if (!places_.empty()) places_[static_cast<size_t>(device)]->note(value, name);
+}
+
+// Threads of the transport must not release device memory.
+Status DeviceSteps::bring_received() {
+  if (places_.empty()) return Ok();
+  for (const std::string& name : shared_) {
+    Value* const value = scope_->find(name);
+    auto* const tensor = value == nullptr ? nullptr : value->get_if<Tensor>();
+    if (tensor == nullptr || !transfer_program_->root().has_writers(name)) continue;
+    note(*value, name, 0);
+    MILLRACE_RETURN_IF_ERROR(make_plain(*tensor));
+  }
+  return Ok();
 }
 
 Status DeviceSteps::carry(std::vector<std::vector<Value>>& parts, size_t begin,
@@ -158,9 +179,12 @@ Status DeviceSteps::share(bool all) {
     if (!all && !transfer_program_->root().has_writers(name)) continue;
     for (int device = 1; device < parallel_->device_count(); ++device) {
       Value* const to = parallel_->local_scope(device).find(name);
-      if (to != nullptr && to != from) MILLRACE_RETURN_IF_ERROR(executor::copy_value(*from, *to));
+      if (to == nullptr || to == from) continue;
+      note(*to, name, device);
+      MILLRACE_RETURN_IF_ERROR(executor::copy_value(*from, *to));
     }
   }
+  for (const auto& places : places_) MILLRACE_RETURN_IF_ERROR(places->settle());
   return Ok();
 }
 

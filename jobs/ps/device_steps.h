@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "executor/executor.h"
+#include "executor/gpu/kept_places.h"
 #include "executor/parallel/parallel_executor.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
@@ -42,6 +43,9 @@ class DeviceSteps {
   DeviceSteps() = default;
   Status split(const Program& program);
   Status share(bool all);
+  /// On GPUs: brings the vars of the scope that the communication part writes to process memory.
+  Status bring_received();
+  void note(Value& value, const std::string& name, int device);
   Status carry(std::vector<std::vector<Value>>& parts, size_t begin,
                executor::NamedValues& to) const;
 
@@ -57,6 +61,8 @@ class DeviceSteps {
   std::unique_ptr<Program> transfer_program_;
   std::vector<Carried> carried_;
   std::vector<std::string> shared_;  ///< persistable vars of the computing part
+  /// By GPU: where they are in its memory. Empty: CPU devices.
+  std::vector<std::unique_ptr<executor::KeptPlaces>> places_;
   std::unique_ptr<executor::ParallelExecutor> parallel_;
   std::unique_ptr<executor::PreparedProgram> transfer_;
 };

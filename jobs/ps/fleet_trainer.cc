@@ -102,6 +102,7 @@ StatusOr<std::unique_ptr<FleetTrainer>> FleetTrainer::open(
   setup.executor.threads = settings.threads;
   setup.executor.seed = settings.seed;
   setup.executor.optimize = settings.optimize;
+  MILLRACE_ASSIGN_OR_RETURN(setup.executor.gpu, open_gpu(settings));
   setup.client = settings.client;
   setup.log = log_at(settings.log, LogLevel::kWarning);
   setup.scheduled_rate = own.scheduled_rate;
@@ -316,6 +317,7 @@ Status FleetTrainer::wait_for_all() {
 
 Status FleetTrainer::save(const Ending& ending) {
   if (!writes_files(ending)) return Ok();
+  MILLRACE_RETURN_IF_ERROR(executor::bring_home(worker_->scope()));
   const auto target_of = [&](const std::string& path) {
     const ps::DistributedSaveOptions place = save_place(path, root_of(ending, settings_));
     return fleet::FleetSaveTarget{place.root, place.folder, ending.replace, 0};

@@ -26,6 +26,7 @@ class FleetTrainer final : public Trainer {
   [[nodiscard]] const Program& program() const override { return *role_.main; }
   [[nodiscard]] int trainers() const override { return role_.workers; }
   [[nodiscard]] executor::CollectiveGroup* ranks() const override { return worker_->group(); }
+  [[nodiscard]] const executor::GpuOps* gpu() const override { return worker_->gpu(); }
   Status add_dumps(DumpOptions& dump) const override;
   [[nodiscard]] int64_t first_step() const override { return worker_->first_step(); }
   [[nodiscard]] bool must_go_back() const override { return worker_->must_go_back(); }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "executor/gpu/open_device.h"
 #include "jobs/ps/fleet_role.h"
 #include "jobs/ps/fleet_trainer.h"
 #include "jobs/ps/trainer_job.h"
@@ -65,6 +66,18 @@ TrainerStats Trainer::timed_stats(const TransferClock& clock, double waited) con
       workers_ != nullptr ? workers_->wait_seconds() : clock.wait_seconds() + waited;
   stats.compute_seconds = std::max(0.0, stats.seconds - stats.send_seconds - stats.wait_seconds);
   return stats;
+}
+
+StatusOr<std::shared_ptr<gpu::Context>> Trainer::open_gpu(const Settings& settings) {
+  if (settings.device == "cpu") return std::shared_ptr<gpu::Context>();
+  if (settings.workers > 1)
+    return Unimplemented("settings.workers above 1 with settings.device {}", settings.device);
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<gpu::Context> context,
+                            executor::open_device(settings.device, {}));
+  for (const std::string& library : context->device().info().missing)
+    settings.log(LogLevel::kWarning,
+                 "plain loops replace a library that is missing, slowly: " + library);
+  return context;
 }
 
 Status Trainer::need_model_program(const Ending& ending) {

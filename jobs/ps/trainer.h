@@ -54,6 +54,9 @@ class Trainer {
     int workers = 1;  ///< threads that run steps concurrently; asynchronous jobs only
     /// Options of several devices; empty: there is one device.
     DeviceSteps::Options devices;
+    /// Without `devices`: "cpu", or a GPU as executor::open_device() names it. Each trainer opens
+    /// it for itself.
+    std::string device = "cpu";
     /// Connects the trainers of a job that averages dense gradients by all-reduce, in the order of
     /// their numbers; called for such jobs only. Empty: such jobs are refused.
     /// \param endpoints  of all trainers, as the files of the job state them; may be empty
@@ -158,6 +161,8 @@ class Trainer {
   virtual Status end_day() { return Unimplemented("ending a day by this trainer"); }
   /// A var of this trainer; null: there is none.
   [[nodiscard]] virtual const Value* find(const std::string& name) const = 0;
+  /// The ops of a step that run on a GPU; null: there is none, or there are several devices.
+  [[nodiscard]] virtual const executor::GpuOps* gpu() const { return nullptr; }
 
  protected:
   /// True if this trainer is the one that writes files, and there are some to write.
@@ -168,6 +173,9 @@ class Trainer {
   static const std::string& root_of(const Ending& ending, const Settings& settings) {
     return ending.root.empty() ? settings.files_root : ending.root;
   }
+  /// Opens settings.device, and warns of libraries that it lacks; null: the CPU. Errors: those of
+  /// open_device(); kUnimplemented with several workers.
+  static StatusOr<std::shared_ptr<gpu::Context>> open_gpu(const Settings& settings);
   /// Errors: kUsage if a model is to be saved and its program is not given.
   static Status need_model_program(const Ending& ending);
   /// Counts a completed step. \param values  of the fetches  \param devices  number of devices

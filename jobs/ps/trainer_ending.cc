@@ -23,6 +23,7 @@ Status TrainerJob::need_slices() const {
 Status TrainerJob::wait_for_all() {
   if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
   if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
+  MILLRACE_RETURN_IF_ERROR(executor::bring_home(scope_));
   MILLRACE_RETURN_IF_ERROR(client_->complete(/*stay=*/true));
   // what other trainers have sent since this one received parameters
   return communicator_ != nullptr ? communicator_->recv(scope_) : Ok();
@@ -31,6 +32,7 @@ Status TrainerJob::wait_for_all() {
 Status TrainerJob::finish(const Ending& ending) {
   if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
   if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
+  MILLRACE_RETURN_IF_ERROR(executor::bring_home(scope_));
   const bool saves = writes_files(ending);
   if (ending.gather == nullptr && !saves) return client_->complete(/*stay=*/false);
   MILLRACE_RETURN_IF_ERROR(need_slices());
@@ -68,6 +70,7 @@ ps::SavingTrainer TrainerJob::saving_trainer() {
 Status TrainerJob::save(const Ending& ending) {
   if (!writes_files(ending)) return Ok();
   MILLRACE_RETURN_IF_ERROR(need_slices());
+  MILLRACE_RETURN_IF_ERROR(executor::bring_home(scope_));
   fleet::SavedJob job;
   job.form = fleet::FleetClass::kTranspiler;
   job.trainer = saving_trainer();

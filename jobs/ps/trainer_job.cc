@@ -86,7 +86,9 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Files& files, const
   how.threads = settings.threads;
   how.seed = settings.seed;
   how.optimize = settings.optimize;
-  const executor::Executor executor(runtime, how);
+  const executor::Executor executor(runtime, how);  // of the startup program
+  MILLRACE_ASSIGN_OR_RETURN(how.gpu, open_gpu(settings));
+  if (how.gpu != nullptr) job->places_ = std::make_unique<executor::KeptPlaces>(how.gpu);
   if (job->slices_) job->local_.emplace(*job->program_, *job->slices_);
   MILLRACE_RETURN_IF_ERROR(job->connect_to_servers());
   MILLRACE_ASSIGN_OR_RETURN(job->first_step_, job->client_->settle());
@@ -96,7 +98,7 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Files& files, const
                              settings.trainer, job->first_step_));
   MILLRACE_RETURN_IF_ERROR(job->load(files, executor));
   MILLRACE_RETURN_IF_ERROR(job->make_communicator());
-  MILLRACE_RETURN_IF_ERROR(job->prepare_rounds(files, executor));
+  MILLRACE_RETURN_IF_ERROR(job->prepare_rounds(files, executor::Executor(runtime, how)));
   if (Status status = job->prepare_steps(files, runtime, how); !status.ok())
     return std::move(status).in_file(files.program);
   return job;
@@ -368,6 +370,7 @@ StatusOr<int64_t> TrainerJob::go_back() {
             "going back needs the startup program and slices.json; federated trainers cannot do "
             "it");
   link_->forget();
+  MILLRACE_RETURN_IF_ERROR(executor::bring_home(scope_));
   MILLRACE_ASSIGN_OR_RETURN(const int64_t step, client_->settle());
   MILLRACE_ASSIGN_OR_RETURN(auto rest, local_->copy(scope_));
   MILLRACE_RETURN_IF_ERROR(run_startup());  // fetches the parameters
@@ -413,15 +416,25 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
     link_->forget();
     return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
   }
-  if (communicator_ != nullptr) {
-    MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
-    MILLRACE_RETURN_IF_ERROR(communicator_->finish_step(scope_));
-    if (devices_ != nullptr) MILLRACE_RETURN_IF_ERROR(devices_->share_all());
-  }
+  if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(finish_step());
   count_step(feeds, fetches, values, std::chrono::duration<double>(Clock::now() - start).count(),
              device_count());
   for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
   return Ok();
+}
+
+Status TrainerJob::finish_step() {
+  MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
+  if (places_ != nullptr) {
+    for (const auto& [key, context] : communicator_->receive_contexts()) {
+      for (const std::string& name : context.vars()) {
+        if (Value* const value = scope_.find(name)) places_->note(*value, name);
+      }
+    }
+  }
+  MILLRACE_RETURN_IF_ERROR(communicator_->finish_step(scope_));
+  if (places_ != nullptr) MILLRACE_RETURN_IF_ERROR(places_->settle());
+  return devices_ == nullptr ? Ok() : devices_->share_all();
 }
 
 Status TrainerJob::worker_step(int worker, int64_t number, const NamedValues& feeds,

@@ -10,6 +10,7 @@
 #include <llvm/ADT/STLFunctionalExtras.h>
 
 #include "executor/executor.h"
+#include "executor/gpu/kept_places.h"
 #include "fleet/runtime/local_state.h"
 #include "fleet/saving/fleet_saver.h"
 #include "framework/program.h"
@@ -37,6 +38,9 @@ class TrainerJob final : public Trainer {
   [[nodiscard]] const Program& program() const override { return *program_; }
   [[nodiscard]] const Value* find(const std::string& name) const override {
     return scope_.find(name);
+  }
+  [[nodiscard]] const executor::GpuOps* gpu() const override {
+    return prepared_ == nullptr ? nullptr : prepared_->gpu();
   }
   [[nodiscard]] int64_t first_step() const override { return first_step_; }
   [[nodiscard]] bool must_go_back() const override { return client_->must_settle(); }
@@ -71,6 +75,8 @@ class TrainerJob final : public Trainer {
   ps::SavingTrainer saving_trainer();
   /// Prepares the additional programs of a federated trainer, which are next to its main program.
   Status prepare_rounds(const Files& files, const executor::Executor& executor);
+  /// Sends and receives what the communicator exchanges between two steps.
+  Status finish_step();
   Status make_communicator();
   Status set_plan(const Files& files);
   Status prepare_steps(const Files& files, const std::shared_ptr<const executor::Runtime>& runtime,
@@ -108,6 +114,8 @@ class TrainerJob final : public Trainer {
   std::unique_ptr<executor::PreparedProgram> before_;    ///< federated: fetches; else null
   std::unique_ptr<executor::PreparedProgram> prepared_;  ///< null: workers or devices run it
   std::unique_ptr<DeviceSteps> devices_;                 ///< null: there is one device
+  /// On a GPU: where the parameters are that the communicator receives. Null: no GPU.
+  std::unique_ptr<executor::KeptPlaces> places_;
   TransferClock clock_;
   std::unique_ptr<executor::PreparedProgram> after_;  ///< federated: sends; else null
   std::unique_ptr<ps::Communicator> communicator_;    ///< null: ops send and receive

@@ -87,6 +87,7 @@ Status TrainerJob::load_model(llvm::ArrayRef<const Program*> servers, const std:
         "loading a model in a geo job while it runs, as its workers hold parameters of their own");
   if (tables_ != nullptr) return Unimplemented("loading typed tables of a job while it runs");
   if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
+  MILLRACE_RETURN_IF_ERROR(executor::bring_home(scope_));
   MILLRACE_RETURN_IF_ERROR(barrier(ps::CommBarrier::kLoad));
   Status loaded = settings_.trainer == 0 ? send_model(servers, folder) : Ok();
   // do not return before the barrier: the others would wait for this trainer

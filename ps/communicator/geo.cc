@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/tensor/layout.h"
 #include "kernels/cpu/merge_rows.h"
 #include "ps/communicator/merge.h"
 
@@ -131,6 +132,7 @@ StatusOr<Tensor*> Geo::find_live(const std::string& var, Scope& scope) {
   if (tensor == nullptr || !tensor->initialized()) return NotFound("'{}' has no value", var);
   if (tensor->dtype() != DType::kFloat32 && tensor->dtype() != DType::kFloat64)
     return Unimplemented("geo is not implemented for '{}', which is {}", var, describe(*tensor));
+  MILLRACE_RETURN_IF_ERROR(make_plain(*tensor));  // it may be in the memory of a GPU
   return tensor;
 }
 

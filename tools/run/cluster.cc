@@ -6,11 +6,14 @@
 
 #include <fmt/format.h>
 
+#include "framework/base/errors.h"
 #include "io/npz.h"
 #include "jobs/ps/cluster.h"
 #include "jobs/stats/job_report.h"
 #include "tools/common/signal_watch.h"
+#include "tools/run/gpu.h"
 #include "tools/run/outputs.h"
+#include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 #include "tools/run/roles.h"
 
@@ -31,6 +34,15 @@ StatusOr<jobs::ClusterOptions> cluster_options(const Tool& tool, const RunOption
   out.trainer.optimize = options.optimize;
   out.trainer.files_root = options.allow_dir;
   out.trainer.workers = options.worker_threads;
+  if (wants_gpu(options)) {
+    MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
+    if (devices > 1)
+      return Unimplemented("--cluster with several devices, found --devices {}", options.devices);
+    out.trainer.device = options.devices;
+  } else if (tool.differs("--devices")) {
+    tool.log(LogLevel::kWarning,
+             "--devices has no effect: trainers of --cluster have one CPU device each");
+  }
   MILLRACE_ASSIGN_OR_RETURN(out.server, server_settings(tool, flags, options.allow_dir));
   out.kill_point = options.ps.kill_point;
   out.ending = ending_of(tool, options);

@@ -69,16 +69,9 @@ std::vector<std::string> missing_libraries(
 std::vector<std::string> gpu_summary(const jobs::Session& session) {
   std::vector<std::string> lines;
   for (const executor::GpuOps* const gpu_ops : gpus_of(session)) {
-    const executor::GpuOps::Counts counts = gpu_ops->counts();
-    const gpu::Traffic& traffic = gpu_ops->context().memory().traffic();
     const std::string device =
         session.parallel == nullptr ? "" : fmt::format("device {}: ", lines.size());
-    lines.push_back(fmt::format(
-        "{}{} ops on the gpu, {} of them recorded, {} on the cpu; copied {} to the gpu ({} bytes), "
-        "{} from it ({} bytes); peak {} bytes of its memory",
-        device, counts.on_gpu, gpu_ops->replays().recorded_ops(), counts.on_cpu, traffic.copies_in,
-        traffic.bytes_in, traffic.copies_out, traffic.bytes_out,
-        gpu_ops->context().memory().peak_bytes()));
+    lines.push_back(device + gpu_ops->summary());
   }
   return lines;
 }

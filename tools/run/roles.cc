@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
+#include "executor/gpu/gpu_ops.h"
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 #include "io/npz.h"
@@ -18,6 +19,7 @@
 #include "tools/common/signal_watch.h"
 #include "tools/ps/metrics_page.h"
 #include "tools/ps/run_server.h"
+#include "tools/run/gpu.h"
 #include "tools/run/outputs.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
@@ -133,12 +135,16 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   if (options.devices != "cpu") {
     MILLRACE_ASSIGN_OR_RETURN(devices, device_count(options));
   }
+  RunOptions opened_devices = options;
   if (wants_parallel(options, devices)) {
     if (options.parallel.feed_mode != "split" || !options.parallel.merge_fetches)
       return Unimplemented("--role trainer: separate feeds or fetches per device");
-    settings.devices = [&tool, &options, devices](const Program& program) {
-      return parallel_options(tool, options, devices, program);
+    MILLRACE_ASSIGN_OR_RETURN(opened_devices.gpus, open_gpu_contexts(options));
+    settings.devices = [&tool, &opened_devices, devices](const Program& program) {
+      return parallel_options(tool, opened_devices, devices, program);
     };
+  } else if (wants_gpu(options)) {
+    settings.device = options.devices;
   }
   bool exchanges = false;
   add_ranks(tool, options, exchanges, settings);
@@ -158,6 +164,7 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   Trainer::Ending ending = ending_of(tool, options);
   if (gathers) ending.gather = &gathered;
   const Status trained = train(tool, options, *job, results, ending, watch);
+  if (job->gpu() != nullptr) tool.log(LogLevel::kInfo, job->gpu()->summary());
   metrics.health().ready = false;
   if (traces) {
     // write the trace also of a failed job, where it is most useful
@@ -259,6 +266,8 @@ StatusOr<int> run_role(Tool& tool, const RunOptions& given) {
     options.ps.trainer_id = part.index;
     return run_trainer(tool, options);
   }
+  if (part.role == "heter" && wants_gpu(options))
+    return Unimplemented("--devices {}: heter workers compute on the CPU", options.devices);
   if (part.role == "heter")
     return run_heter_worker(tool, {options.program, options.startup, "", ""}, options.ps,
                             part.index);

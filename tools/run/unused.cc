@@ -88,7 +88,7 @@ constexpr Use kUses[] = {
     {"--fail-on-save-error", kOnceRun, "--save-every"},
     {"--curve", kOnceRun, {}, kRefuse},
     {"--progress", kOnceRun | kTrainerRun | kClusterRun},
-    {"--devices", kRuns | kBatchRun},
+    {"--devices", kRuns | kBatchRun | kClusterRun},
     {"--precision", kOnceRun | kTimedRun | kBatchRun, {}, kRefuse},
     {"--optimize", kRuns | kBatchRun | kClusterRun},
     {"--cpu-isa", kAllRuns, {}, kRefuse},
