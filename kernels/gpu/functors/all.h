@@ -15,7 +15,9 @@
 #include "kernels/gpu/functors/optimizer.h"
 #include "kernels/gpu/functors/plain_products.h"
 #include "kernels/gpu/functors/pool.h"
+#include "kernels/gpu/functors/recurrent.h"
 #include "kernels/gpu/functors/reduce.h"
+#include "kernels/gpu/functors/row_moves.h"
 #include "kernels/gpu/functors/rows.h"
 #include "kernels/gpu/functors/sequence.h"
 #include "kernels/gpu/functors/values.h"
@@ -159,12 +161,21 @@ using OtherEachFunctors =
                 Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
                 Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
 
+/// Recurrent cells, and rows of sequences.
+using SequenceFunctors =
+    FunctorList<LstmCell, LstmCellGradient, GruGates, GruCell, GruCellGradient, GruResetGradient,
+                GruInputGradient, LstmUnit, LstmUnitGradient, PickRows<uint8_t>, PickRows<uint16_t>,
+                PickRows<uint32_t>, PickRows<uint64_t>, PickRows<WideWord>, AddRows,
+                MaskSteps<uint8_t>, MaskSteps<uint16_t>, MaskSteps<uint32_t>, MaskSteps<uint64_t>>;
+/// Those of them that compute a row.
+using SequenceRowFunctors = FunctorList<ProductSums, SequenceSoftmax, SequenceSoftmaxGradient>;
+
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
-                            ValueFunctors, OtherEachFunctors>;
+                            ValueFunctors, OtherEachFunctors, SequenceFunctors>;
 
-/// Functors that compute one row.
-using RowFunctors = FunctorList<
+/// Functors of other families that compute one row.
+using OtherRowFunctors = FunctorList<
     SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy, NormSums, NormTraining,
     NormBackwardSums, NormBackward, LayerNorm, LayerNormBackward, LayerNormSums,
     ConvolveFilterGradient, Reduce<SumOf>, ReduceParts<SumOf>, Reduce<SumOfSquares>,
@@ -179,5 +190,8 @@ using RowFunctors = FunctorList<
     BinarySlopeSum<LargerNumber, false>, BinarySlopeSum<LargerNumber, true>,
     BinarySlopeSum<SmallerNumber, false>, BinarySlopeSum<SmallerNumber, true>,
     BinarySlopeSum<RaiseTo, false>, BinarySlopeSum<RaiseTo, true>>;
+
+/// Functors that compute one row.
+using RowFunctors = Joined<OtherRowFunctors, SequenceRowFunctors>;
 
 }  // namespace millrace::gpu
