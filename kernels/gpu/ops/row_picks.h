@@ -34,6 +34,7 @@ class RowPicks {
   /// Row i of `to` becomes the sum of the rows of `from` whose target is i (AddRows), in their
   /// order. Errors: as run().
   /// \param targets  by row of `from`; negative: none
+  /// \param rows, width  of `to`
   Status add(llvm::ArrayRef<int64_t> targets, const float* from, int64_t rows, int64_t width,
              float* to);
 
