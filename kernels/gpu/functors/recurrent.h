@@ -136,7 +136,7 @@ struct LstmCellGradient {
   }
 };
 
-/// Update and reset gate of a GRU cell, and the previous state behind the reset gate. Order of the
+/// Update and reset gate of a GRU cell, and the previous state times the reset gate. Order of the
 /// gates: update, reset, candidate; that of the candidate is left as a sum.
 struct GruGates {
   GateSums sums;          ///< width 3 * size

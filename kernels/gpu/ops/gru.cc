@@ -144,8 +144,8 @@ Status sum_gradients(Device& device, const GruSums& s, const GruWanted& to) {
 }
 
 // What one op keeps between calls.
-struct GpuGru {
-  explicit GpuGru(const KernelSetup& op)
+struct GruKept {
+  explicit GruKept(const KernelSetup& op)
       : memory(memory_of(op)),
         input(op.input("Input")),
         weight(op.input("Weight")),
@@ -192,7 +192,7 @@ struct GruArrays {
   float* h0;
 };
 
-GruStep step_of(const GpuGru& op, const GruTensors& t, const GruArrays& a, const float* h0,
+GruStep step_of(const GruKept& op, const GruTensors& t, const GruArrays& a, const float* h0,
                 int64_t step) {
   const auto& order = op.steps.order();
   const int64_t begin = order.start(step);
@@ -206,8 +206,8 @@ GruStep step_of(const GpuGru& op, const GruTensors& t, const GruArrays& a, const
           a.products};
 }
 
-StatusOr<Kernel> gpu_gru(const KernelSetup& setup) {
-  return Kernel([op = std::make_shared<GpuGru>(setup), hidden = setup.output("Hidden"),
+StatusOr<Kernel> run_sequences(const KernelSetup& setup) {
+  return Kernel([op = std::make_shared<GruKept>(setup), hidden = setup.output("Hidden"),
                  gates = setup.output("BatchGate"), reset = setup.output("BatchResetHiddenPrev"),
                  ordered = setup.output("BatchHidden")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const GruTensors t, op->begin(ctx));
@@ -247,7 +247,7 @@ struct GruResults {
   const Tensor* dhidden;
 };
 
-Status run_back(GpuGru& op, const GruTensors& t, const GruResults& r, const GruWanted& to) {
+Status run_back(GruKept& op, const GruTensors& t, const GruResults& r, const GruWanted& to) {
   const auto& order = op.steps.order();
   const StepRows& steps = op.steps;
   Device& device = op.memory.device();
@@ -299,7 +299,7 @@ StatusOr<Kernel> gpu_gru_grad(const KernelSetup& setup) {
                   setup.input("BatchHidden"), setup.input("Hidden@GRAD"),
                   setup.output("Input@GRAD"), setup.output("Weight@GRAD"),
                   setup.output("Bias@GRAD"),  setup.output("H0@GRAD")};
-  return Kernel([op = std::make_shared<GpuGru>(setup), args](const KernelContext& ctx) -> Status {
+  return Kernel([op = std::make_shared<GruKept>(setup), args](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const GruTensors t, op->begin(ctx));
     GruResults r{};
     MILLRACE_ASSIGN_OR_RETURN(r.gates, needed_here(ctx, args.gates, "BatchGate"));
@@ -324,8 +324,8 @@ StatusOr<Kernel> gpu_gru_grad(const KernelSetup& setup) {
   });
 }
 
-struct GpuGruUnit {
-  explicit GpuGruUnit(const KernelSetup& op)
+struct UnitKept {
+  explicit UnitKept(const KernelSetup& op)
       : memory(memory_of(op)),
         input(op.input("Input")),
         previous(op.input("HiddenPrev")),
@@ -360,7 +360,7 @@ struct GpuGruUnit {
 };
 
 StatusOr<Kernel> gpu_gru_unit(const KernelSetup& setup) {
-  return Kernel([op = std::make_shared<GpuGruUnit>(setup), gate = setup.output("Gate"),
+  return Kernel([op = std::make_shared<UnitKept>(setup), gate = setup.output("Gate"),
                  reset = setup.output("ResetHiddenPrev"),
                  hidden = setup.output("Hidden")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const GruTensors t, op->find(ctx));
@@ -378,8 +378,7 @@ StatusOr<Kernel> gpu_gru_unit(const KernelSetup& setup) {
   });
 }
 
-Status run_unit_back(GpuGruUnit& op, const GruTensors& t, const GruResults& r,
-                     const GruWanted& to) {
+Status run_unit_back(UnitKept& op, const GruTensors& t, const GruResults& r, const GruWanted& to) {
   const int64_t count = t.rows * t.size;
   GruStepBack back{floats(r.dhidden), nullptr, nullptr, floats(to.previous), nullptr};
   op.scratch.add(&back.dcandidate, count);
@@ -411,8 +410,7 @@ StatusOr<Kernel> gpu_gru_unit_grad(const KernelSetup& setup) {
       setup.input("Gate"),        setup.input("ResetHiddenPrev"),  setup.input("Hidden@GRAD"),
       setup.output("Input@GRAD"), setup.output("HiddenPrev@GRAD"), setup.output("Weight@GRAD"),
       setup.output("Bias@GRAD")};
-  return Kernel([op = std::make_shared<GpuGruUnit>(setup),
-                 args](const KernelContext& ctx) -> Status {
+  return Kernel([op = std::make_shared<UnitKept>(setup), args](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const GruTensors t, op->find(ctx));
     GruResults r{};
     MILLRACE_ASSIGN_OR_RETURN(r.gates, needed_here(ctx, args.gate, "Gate"));
@@ -439,7 +437,7 @@ StatusOr<Kernel> gpu_gru_unit_grad(const KernelSetup& setup) {
 }  // namespace gru_steps
 
 void add_gru(KernelRegistry& registry) {
-  registry.add("gru", gru_steps::gpu_gru);
+  registry.add("gru", gru_steps::run_sequences);
   registry.add("gru_grad", gru_steps::gpu_gru_grad);
   registry.add("gru_unit", gru_steps::gpu_gru_unit);
   registry.add("gru_unit_grad", gru_steps::gpu_gru_unit_grad);

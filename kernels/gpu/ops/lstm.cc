@@ -14,8 +14,8 @@ using kernels::rnn::LstmSlots;
 using kernels::rnn::LstmTensors;
 
 // What one op keeps between calls.
-struct GpuLstm {
-  explicit GpuLstm(const KernelSetup& op)
+struct LstmKept {
+  explicit LstmKept(const KernelSetup& op)
       : memory(memory_of(op)),
         slots(kernels::rnn::lstm_slots(op)),
         settings(kernels::rnn::lstm_settings(op, false)),
@@ -64,7 +64,7 @@ struct LstmBuffers {
   float* c0;
 };
 
-Status run_steps(GpuLstm& op, const LstmTensors& t, const LstmBuffers& b, Tensor& hidden,
+Status run_steps(LstmKept& op, const LstmTensors& t, const LstmBuffers& b, Tensor& hidden,
                  Tensor& cell) {
   Device& device = op.memory.device();
   const auto& order = op.steps.order();
@@ -101,8 +101,8 @@ Status run_steps(GpuLstm& op, const LstmTensors& t, const LstmBuffers& b, Tensor
   return Ok();
 }
 
-StatusOr<Kernel> gpu_lstm(const KernelSetup& setup) {
-  return Kernel([op = std::make_shared<GpuLstm>(setup), hidden = setup.output("Hidden"),
+StatusOr<Kernel> run_sequences(const KernelSetup& setup) {
+  return Kernel([op = std::make_shared<LstmKept>(setup), hidden = setup.output("Hidden"),
                  cell = setup.output("Cell"), gates = setup.output("BatchGate"),
                  cells = setup.output("BatchCellPreAct")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const LstmTensors t, op->begin(ctx));
@@ -156,7 +156,7 @@ struct LstmBackBuffers {
 };
 
 // Time steps from last to first.
-Status run_steps_back(GpuLstm& op, const LstmTensors& t, const LstmResults& r,
+Status run_steps_back(LstmKept& op, const LstmTensors& t, const LstmResults& r,
                       const LstmBackBuffers& b, const float* c0) {
   Device& device = op.memory.device();
   const auto& order = op.steps.order();
@@ -189,7 +189,7 @@ Status run_steps_back(GpuLstm& op, const LstmTensors& t, const LstmResults& r,
   return Ok();
 }
 
-Status bias_gradient(GpuLstm& op, const LstmTensors& t, const LstmBackBuffers& b, float* to) {
+Status bias_gradient(LstmKept& op, const LstmTensors& t, const LstmBackBuffers& b, float* to) {
   Device& device = op.memory.device();
   const int64_t size = t.size;
   MILLRACE_RETURN_IF_ERROR(sum_columns(device, b.dgates, t.rows, 4 * size, to));
@@ -208,7 +208,7 @@ Status bias_gradient(GpuLstm& op, const LstmTensors& t, const LstmBackBuffers& b
   return Ok();
 }
 
-Status weight_gradient(GpuLstm& op, const LstmTensors& t, const LstmBackBuffers& b, float* to) {
+Status weight_gradient(LstmKept& op, const LstmTensors& t, const LstmBackBuffers& b, float* to) {
   MILLRACE_RETURN_IF_ERROR(
       op.steps.pick(op.steps.before(), b.hidden, floats(t.h0), t.size, t.rows, b.before));
   return op.memory.device().multiply({.a = b.before,
@@ -221,7 +221,7 @@ Status weight_gradient(GpuLstm& op, const LstmTensors& t, const LstmBackBuffers&
 }
 
 // Gradients of the first states. Sequences without rows have none.
-Status state_gradients(GpuLstm& op, const LstmTensors& t, const LstmBackBuffers& b,
+Status state_gradients(LstmKept& op, const LstmTensors& t, const LstmBackBuffers& b,
                        const LstmWanted& to) {
   const auto& order = op.steps.order();
   const int64_t sequences = order.sequences();
@@ -243,7 +243,7 @@ Status state_gradients(GpuLstm& op, const LstmTensors& t, const LstmBackBuffers&
   return steps.pick(steps.ranks(), b.dh0, nullptr, t.size, sequences, floats(to.h0));
 }
 
-Status run_back(GpuLstm& op, const LstmTensors& t, const LstmResults& r, const LstmWanted& to) {
+Status run_back(LstmKept& op, const LstmTensors& t, const LstmResults& r, const LstmWanted& to) {
   const auto& order = op.steps.order();
   const int64_t size = t.size;
   LstmBackBuffers b{};
@@ -281,7 +281,7 @@ StatusOr<Kernel> gpu_lstm_grad(const KernelSetup& setup) {
       setup.input("Hidden"),     setup.input("Hidden@GRAD"), setup.input("Cell"),
       setup.input("BatchGate"),  setup.output("Input@GRAD"), setup.output("Weight@GRAD"),
       setup.output("Bias@GRAD"), setup.output("H0@GRAD"),    setup.output("C0@GRAD")};
-  return Kernel([op = std::make_shared<GpuLstm>(setup), args](const KernelContext& ctx) -> Status {
+  return Kernel([op = std::make_shared<LstmKept>(setup), args](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const LstmTensors t, op->begin(ctx));
     LstmResults r{};
     MILLRACE_ASSIGN_OR_RETURN(r.hidden, needed_here(ctx, args.hidden, "Hidden"));
@@ -313,7 +313,7 @@ StatusOr<Kernel> gpu_lstm_grad(const KernelSetup& setup) {
 }  // namespace lstm_steps
 
 void add_lstm(KernelRegistry& registry) {
-  registry.add("lstm", lstm_steps::gpu_lstm);
+  registry.add("lstm", lstm_steps::run_sequences);
   registry.add("lstm_grad", lstm_steps::gpu_lstm_grad);
 }
 

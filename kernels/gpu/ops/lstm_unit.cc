@@ -22,7 +22,7 @@ StatusOr<UnitInputs> unit_inputs(const KernelContext& ctx, ArgIndex x, ArgIndex 
   return UnitInputs{sums, before};
 }
 
-StatusOr<Kernel> gpu_lstm_unit(const KernelSetup& op) {
+StatusOr<Kernel> run_unit(const KernelSetup& op) {
   return Kernel([&device = device_of(op), x = op.input("X"), previous = op.input("C_prev"),
                  cell = op.output("C"), hidden = op.output("H"),
                  bias = op.attr<float>("forget_bias")](const KernelContext& ctx) -> Status {
@@ -69,7 +69,7 @@ StatusOr<Kernel> gpu_lstm_unit_grad(const KernelSetup& op) {
 }  // namespace lstm_unit_ops
 
 void add_lstm_unit(KernelRegistry& registry) {
-  registry.add("lstm_unit", lstm_unit_ops::gpu_lstm_unit);
+  registry.add("lstm_unit", lstm_unit_ops::run_unit);
   registry.add("lstm_unit_grad", lstm_unit_ops::gpu_lstm_unit_grad);
 }
 

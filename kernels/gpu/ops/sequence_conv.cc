@@ -72,7 +72,7 @@ struct GpuWindows {
   }
 };
 
-StatusOr<Kernel> gpu_sequence_conv(const KernelSetup& setup) {
+StatusOr<Kernel> gpu_windows(const KernelSetup& setup) {
   return Kernel([op = std::make_shared<GpuWindows>(setup),
                  out = setup.output("Out")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const GpuWindows::Found on, op->find(ctx));
@@ -156,7 +156,7 @@ StatusOr<Kernel> gpu_sequence_conv_grad(const KernelSetup& setup) {
 
 void add_sequence_conv(KernelRegistry& registry) {
   using namespace window_products;
-  registry.add("sequence_conv", gpu_sequence_conv);
+  registry.add("sequence_conv", gpu_windows);
   registry.add("sequence_conv_grad", gpu_sequence_conv_grad);
 }
 
