@@ -37,6 +37,17 @@ constexpr float value_or_zero(const float* values, int64_t at) {
   return values == nullptr ? 0.0F : values[at];
 }
 
+/// The cell of call i.
+struct CellPlace {
+  int64_t row;    ///< of the time step
+  int64_t width;  ///< cells of a row
+  int64_t k;      ///< number of the cell in its row
+  constexpr CellPlace(int64_t i, const Divider& size)
+      : row(size.quotient(static_cast<uint32_t>(i))), width(size.divisor), k(i - row * width) {}
+  /// Position of gate 0 of the cell in rows of that many gates per cell.
+  [[nodiscard]] constexpr int64_t gate(int64_t gates) const { return row * gates * width + k; }
+};
+
 /// The sums of a gate before its function: from the input, the bias and the previous state.
 struct GateSums {
   const float* x;       ///< input, a row for each row of the LoD tensor
@@ -66,18 +77,16 @@ struct LstmCell {
   GateFunction cell;       ///< of the cell state
   GateFunction candidate;  ///< of the candidate
   constexpr void operator()(int64_t i) const {
-    const auto row = static_cast<int64_t>(size.quotient(static_cast<uint32_t>(i)));
-    const int64_t width = size.divisor;
-    const int64_t k = i - row * width;
-    const int64_t at = row * 4 * width + k;
+    const CellPlace p(i, size);
+    const int64_t at = p.gate(4);
     const auto sum = [&](int64_t which) {
-      return sums.of(row, which * width + k, 4 * width,
-                     value_or_zero(products, at + which * width));
+      return sums.of(p.row, which * p.width + p.k, 4 * p.width,
+                     value_or_zero(products, at + which * p.width));
     };
     // no products with zeros: what is not finite would become NaN
     const auto seen = [&](int64_t which, const float* states, float state) {
       return peepholes == nullptr || states == nullptr ? 0.0F
-                                                       : state * peepholes[which * width + k];
+                                                       : state * peepholes[which * p.width + p.k];
     };
     const float before = value_or_zero(previous, i);
     const float g = gate_of(candidate, sum(0));
@@ -86,13 +95,13 @@ struct LstmCell {
     const float c = previous == nullptr ? g * in : g * in + before * forget;
     const float out = gate_of(gate, sum(3) + seen(2, cells, c));
     gates[at] = g;
-    gates[at + width] = in;
-    gates[at + 2 * width] = forget;
-    gates[at + 3 * width] = out;
+    gates[at + p.width] = in;
+    gates[at + 2 * p.width] = forget;
+    gates[at + 3 * p.width] = out;
     const float h = out * gate_of(cell, c);
     cells[i] = c;
     hidden[i] = h;
-    const int64_t to = sums.rows[row] * width + k;
+    const int64_t to = sums.rows[p.row] * p.width + p.k;
     cells_by_row[to] = c;
     hidden_by_row[to] = h;
   }
@@ -112,26 +121,24 @@ struct LstmCellGradient {
   GateFunction cell;       ///< of the cell state
   GateFunction candidate;  ///< of the candidate
   constexpr void operator()(int64_t i) const {
-    const auto row = static_cast<int64_t>(size.quotient(static_cast<uint32_t>(i)));
-    const int64_t width = size.divisor;
-    const int64_t k = i - row * width;
-    const int64_t at = row * 4 * width + k;
+    const CellPlace p(i, size);
+    const int64_t at = p.gate(4);
     const float g = gates[at];
-    const float in = gates[at + width];
-    const float forget = gates[at + 2 * width];
-    const float out = gates[at + 3 * width];
+    const float in = gates[at + p.width];
+    const float forget = gates[at + 2 * p.width];
+    const float out = gates[at + 3 * p.width];
     const float active = gate_of(cell, cells[i]);
     const float dout = through_gate(gate, out, dhidden[i] * active);
     float dc = dcells[i] + through_gate(cell, active, dhidden[i] * out);
-    if (peepholes != nullptr) dc += dout * peepholes[2 * width + k];
+    if (peepholes != nullptr) dc += dout * peepholes[2 * p.width + p.k];
     const float din = through_gate(gate, in, dc * g);
     const float dforget = through_gate(gate, forget, previous == nullptr ? 0.0F : dc * previous[i]);
     dgates[at] = through_gate(candidate, g, dc * in);
-    dgates[at + width] = din;
-    dgates[at + 2 * width] = dforget;
-    dgates[at + 3 * width] = dout;
+    dgates[at + p.width] = din;
+    dgates[at + 2 * p.width] = dforget;
+    dgates[at + 3 * p.width] = dout;
     float before = dc * forget;
-    if (peepholes != nullptr) before += din * peepholes[k] + dforget * peepholes[width + k];
+    if (peepholes != nullptr) before += din * peepholes[p.k] + dforget * peepholes[p.width + p.k];
     dcells[i] = before;
   }
 };
@@ -147,17 +154,16 @@ struct GruGates {
   Divider size;           ///< cells of a row
   GateFunction gate;      ///< of update and reset
   constexpr void operator()(int64_t i) const {
-    const auto row = static_cast<int64_t>(size.quotient(static_cast<uint32_t>(i)));
-    const int64_t width = size.divisor;
-    const int64_t k = i - row * width;
-    const int64_t at = row * 3 * width + k;
-    const int64_t from = row * 2 * width + k;
-    const float update = gate_of(gate, sums.of(row, k, 3 * width, value_or_zero(products, from)));
-    const float through =
-        gate_of(gate, sums.of(row, width + k, 3 * width, value_or_zero(products, from + width)));
+    const CellPlace p(i, size);
+    const int64_t at = p.gate(3);
+    const int64_t from = p.gate(2);
+    const float update =
+        gate_of(gate, sums.of(p.row, p.k, 3 * p.width, value_or_zero(products, from)));
+    const float through = gate_of(
+        gate, sums.of(p.row, p.width + p.k, 3 * p.width, value_or_zero(products, from + p.width)));
     gates[at] = update;
-    gates[at + width] = through;
-    gates[at + 2 * width] = sums.of(row, 2 * width + k, 3 * width, 0.0F);
+    gates[at + p.width] = through;
+    gates[at + 2 * p.width] = sums.of(p.row, 2 * p.width + p.k, 3 * p.width, 0.0F);
     reset[i] = previous == nullptr ? 0.0F : through * previous[i];
   }
 };
@@ -174,17 +180,15 @@ struct GruCell {
   GateFunction candidate;  ///< its function
   bool origin;             ///< the update gate weights the old state, not the new one
   constexpr void operator()(int64_t i) const {
-    const auto row = static_cast<int64_t>(size.quotient(static_cast<uint32_t>(i)));
-    const int64_t width = size.divisor;
-    const int64_t k = i - row * width;
-    const int64_t at = row * 3 * width + k;
-    const float c = gate_of(candidate, gates[at + 2 * width] + value_or_zero(products, i));
+    const CellPlace p(i, size);
+    const int64_t at = p.gate(3);
+    const float c = gate_of(candidate, gates[at + 2 * p.width] + value_or_zero(products, i));
     const float share = origin ? 1.0F - gates[at] : gates[at];
     const float before = value_or_zero(previous, i);
-    gates[at + 2 * width] = c;
+    gates[at + 2 * p.width] = c;
     const float h = before + share * (c - before);
     hidden[i] = h;
-    if (hidden_by_row != nullptr) hidden_by_row[rows[row] * width + k] = h;
+    if (hidden_by_row != nullptr) hidden_by_row[rows[p.row] * p.width + p.k] = h;
   }
 };
 
@@ -202,16 +206,14 @@ struct GruCellGradient {
   GateFunction candidate;  ///< of the candidate
   bool origin;             ///< as in GruCell
   constexpr void operator()(int64_t i) const {
-    const auto row = static_cast<int64_t>(size.quotient(static_cast<uint32_t>(i)));
-    const int64_t width = size.divisor;
-    const int64_t k = i - row * width;
-    const int64_t at = row * 3 * width + k;
+    const CellPlace p(i, size);
+    const int64_t at = p.gate(3);
     const float update = gates[at];
-    const float c = gates[at + 2 * width];
+    const float c = gates[at + 2 * p.width];
     const float share = origin ? 1.0F - update : update;
     const float dh = dhidden[i];
     const float slope = dh * (c - value_or_zero(previous, i));
-    dfirst[row * 2 * width + k] = through_gate(gate, update, origin ? -slope : slope);
+    dfirst[p.gate(2)] = through_gate(gate, update, origin ? -slope : slope);
     dcandidate[i] = through_gate(candidate, c, dh * share);
     dprevious[i] += dh * (1.0F - share);
   }
@@ -227,12 +229,10 @@ struct GruResetGradient {
   Divider size;           ///< cells of a row
   GateFunction gate;      ///< of the reset gate
   constexpr void operator()(int64_t i) const {
-    const auto row = static_cast<int64_t>(size.quotient(static_cast<uint32_t>(i)));
-    const int64_t width = size.divisor;
-    const int64_t k = i - row * width;
-    const float reset = gates[row * 3 * width + width + k];
+    const CellPlace p(i, size);
+    const float reset = gates[p.gate(3) + p.width];
     const float d = dreset[i];
-    dfirst[row * 2 * width + width + k] = through_gate(gate, reset, d * value_or_zero(previous, i));
+    dfirst[p.gate(2) + p.width] = through_gate(gate, reset, d * value_or_zero(previous, i));
     dprevious[i] += d * reset;
   }
 };
@@ -283,9 +283,9 @@ struct LstmUnit {
   Divider size;           ///< cells of a row
   float forget_bias;      ///< added to the sum of the forget gate
   constexpr void operator()(int64_t i) const {
-    const auto row = static_cast<int64_t>(size.quotient(static_cast<uint32_t>(i)));
-    const int64_t width = size.divisor;
-    const float* const sums = x + row * 4 * width + (i - row * width);
+    const CellPlace p(i, size);
+    const float* const sums = x + p.gate(4);
+    const int64_t width = p.width;
     const float in = gate_of(GateFunction::kSigmoid, sums[0]);
     const float forget = gate_of(GateFunction::kSigmoid, sums[width] + forget_bias);
     const float out = gate_of(GateFunction::kSigmoid, sums[2 * width]);
@@ -303,9 +303,9 @@ struct LstmUnitGradient {
   float* dprevious;      ///< [rows, size]; null: not wanted
   float* dx;             ///< [rows, 4 * size]; null: not wanted
   constexpr void operator()(int64_t i) const {
-    const auto row = static_cast<int64_t>(unit.size.quotient(static_cast<uint32_t>(i)));
-    const int64_t width = unit.size.divisor;
-    const int64_t at = row * 4 * width + (i - row * width);
+    const CellPlace p(i, unit.size);
+    const int64_t at = p.gate(4);
+    const int64_t width = p.width;
     const float* const sums = unit.x + at;
     const float in = gate_of(GateFunction::kSigmoid, sums[0]);
     const float forget = gate_of(GateFunction::kSigmoid, sums[width] + unit.forget_bias);

@@ -102,7 +102,7 @@ struct GruWanted {
   Tensor* input;
   Tensor* weight;
   Tensor* bias;
-  Tensor* previous;  // H0 or HiddenPrev
+  Tensor* h0;  // or of HiddenPrev
 };
 
 struct GruSums {
@@ -287,8 +287,8 @@ Status run_back(GruKept& op, const GruTensors& t, const GruResults& r, const Gru
         steps.pick(steps.before(), a.hidden, floats(t.h0), t.size, t.rows, before));
   const GruSums sums{t.rows, t.size, before, a.reset, dcandidate, dfirst, steps.positions()};
   MILLRACE_RETURN_IF_ERROR(sum_gradients(device, sums, to));
-  if (to.previous == nullptr) return Ok();
-  return steps.pick(steps.ranks(), dh0, nullptr, t.size, order.sequences(), floats(to.previous));
+  if (to.h0 == nullptr) return Ok();
+  return steps.pick(steps.ranks(), dh0, nullptr, t.size, order.sequences(), floats(to.h0));
 }
 
 StatusOr<Kernel> gpu_gru_grad(const KernelSetup& setup) {
@@ -312,14 +312,7 @@ StatusOr<Kernel> gpu_gru_grad(const KernelSetup& setup) {
         r.hidden->numel() != count || r.dhidden->numel() != count)
       return refuse("outputs of the forward op do not have the {} rows of Input", t.rows);
     GruWanted to{};
-    MILLRACE_ASSIGN_OR_RETURN(to.input, output_like(ctx, args.dinput, *t.input));
-    MILLRACE_ASSIGN_OR_RETURN(to.weight, output_like(ctx, args.dweight, *t.weight));
-    if (t.bias != nullptr) {
-      MILLRACE_ASSIGN_OR_RETURN(to.bias, output_like(ctx, args.dbias, *t.bias));
-    }
-    if (t.h0 != nullptr) {
-      MILLRACE_ASSIGN_OR_RETURN(to.previous, output_like(ctx, args.dh0, *t.h0));
-    }
+    MILLRACE_RETURN_IF_ERROR(find_common_gradients(ctx, args, t, to));
     return run_back(*op, t, r, to);
   });
 }
@@ -380,11 +373,11 @@ StatusOr<Kernel> gpu_gru_unit(const KernelSetup& setup) {
 
 Status run_unit_back(UnitKept& op, const GruTensors& t, const GruResults& r, const GruWanted& to) {
   const int64_t count = t.rows * t.size;
-  GruStepBack back{floats(r.dhidden), nullptr, nullptr, floats(to.previous), nullptr};
+  GruStepBack back{floats(r.dhidden), nullptr, nullptr, floats(to.h0), nullptr};
   op.scratch.add(&back.dcandidate, count);
   op.scratch.add(&back.dfirst, 2 * count);
   op.scratch.add(&back.dreset, count);
-  op.scratch.add(&back.dprevious, count, floats(to.previous));
+  op.scratch.add(&back.dprevious, count, floats(to.h0));
   MILLRACE_RETURN_IF_ERROR(op.scratch.open());
   Device& device = op.memory.device();
   MILLRACE_RETURN_IF_ERROR(each(device, Fill{back.dprevious, 0.0F}, count));
@@ -404,7 +397,7 @@ Status run_unit_back(UnitKept& op, const GruTensors& t, const GruResults& r, con
 
 StatusOr<Kernel> gpu_gru_unit_grad(const KernelSetup& setup) {
   struct Args {
-    ArgIndex gate, reset, dhidden, dinput, dprevious, dweight, dbias;
+    ArgIndex gate, reset, dhidden, dinput, dh0, dweight, dbias;
   };
   const Args args{
       setup.input("Gate"),        setup.input("ResetHiddenPrev"),  setup.input("Hidden@GRAD"),
@@ -421,13 +414,8 @@ StatusOr<Kernel> gpu_gru_unit_grad(const KernelSetup& setup) {
     if (r.gates->numel() != 3 * count || r.reset->numel() != count || r.dhidden->numel() != count)
       return refuse("Gate {} and Hidden@GRAD {}", describe(*r.gates), describe(*r.dhidden));
     GruWanted to{};
-    MILLRACE_ASSIGN_OR_RETURN(to.input, output_like(ctx, args.dinput, *t.input));
-    MILLRACE_ASSIGN_OR_RETURN(to.previous, output_like(ctx, args.dprevious, *t.h0));
-    MILLRACE_ASSIGN_OR_RETURN(to.weight, output_like(ctx, args.dweight, *t.weight));
-    if (t.bias != nullptr) {
-      MILLRACE_ASSIGN_OR_RETURN(to.bias, output_like(ctx, args.dbias, *t.bias));
-    }
-    if (to.previous != nullptr && to.previous->raw() == r.dhidden->raw())
+    MILLRACE_RETURN_IF_ERROR(find_common_gradients(ctx, args, t, to));
+    if (to.h0 != nullptr && to.h0->raw() == r.dhidden->raw())
       return refuse("a gradient shares memory with HiddenPrev@GRAD");
     return run_unit_back(*op, t, r, to);
   });

@@ -55,6 +55,16 @@ GateFunction gate_function(kernels::rnn::Activation activation) {
   return static_cast<GateFunction>(activation);
 }
 
+// \param run  one time step, or its gradient
+template <typename Step>
+void set_functions(const LstmKept& op, const LstmTensors& t, Step& run) {
+  run.peepholes = op.peepholes(t);
+  run.size = Divider(t.size);
+  run.gate = gate_function(op.settings.functions.gate);
+  run.cell = gate_function(op.settings.functions.cell);
+  run.candidate = gate_function(op.settings.functions.candidate);
+}
+
 struct LstmBuffers {
   float* products;
   float* gates;
@@ -85,17 +95,13 @@ Status run_steps(LstmKept& op, const LstmTensors& t, const LstmBuffers& b, Tenso
     LstmCell run{};
     run.sums = {floats(t.input), op.steps.rows(begin), floats(t.bias)};
     run.products = previous == nullptr ? nullptr : b.products;
-    run.peepholes = op.peepholes(t);
     run.previous = step == 0 ? c0 : b.cells + before * t.size;
     run.gates = b.gates + begin * 4 * t.size;
     run.cells = b.cells + begin * t.size;
     run.hidden = b.hidden + begin * t.size;
     run.hidden_by_row = floats(hidden);
     run.cells_by_row = floats(cell);
-    run.size = Divider(t.size);
-    run.gate = gate_function(op.settings.functions.gate);
-    run.cell = gate_function(op.settings.functions.cell);
-    run.candidate = gate_function(op.settings.functions.candidate);
+    set_functions(op, t, run);
     MILLRACE_RETURN_IF_ERROR(each(device, run, order.count(step) * t.size));
   }
   return Ok();
@@ -165,16 +171,12 @@ Status run_steps_back(LstmKept& op, const LstmTensors& t, const LstmResults& r,
     const int64_t before = step == 0 ? 0 : order.start(step - 1);
     LstmCellGradient run{};
     run.gates = floats(r.gates) + begin * 4 * t.size;
-    run.peepholes = op.peepholes(t);
     run.previous = step == 0 ? c0 : b.cells + before * t.size;
     run.cells = b.cells + begin * t.size;
     run.dhidden = b.dhidden + begin * t.size;
     run.dcells = b.dcells;
     run.dgates = b.dgates + begin * 4 * t.size;
-    run.size = Divider(t.size);
-    run.gate = gate_function(op.settings.functions.gate);
-    run.cell = gate_function(op.settings.functions.cell);
-    run.candidate = gate_function(op.settings.functions.candidate);
+    set_functions(op, t, run);
     MILLRACE_RETURN_IF_ERROR(each(device, run, order.count(step) * t.size));
     if (step == 0) break;
     MILLRACE_RETURN_IF_ERROR(device.multiply({.a = run.dgates,
@@ -294,14 +296,7 @@ StatusOr<Kernel> gpu_lstm_grad(const KernelSetup& setup) {
         r.cell->numel() != count || r.gates->numel() != 4 * count)
       return refuse("outputs of the forward op do not have the {} rows of Input", t.rows);
     LstmWanted to{};
-    MILLRACE_ASSIGN_OR_RETURN(to.input, output_like(ctx, args.dinput, *t.input));
-    MILLRACE_ASSIGN_OR_RETURN(to.weight, output_like(ctx, args.dweight, *t.weight));
-    if (t.bias != nullptr) {
-      MILLRACE_ASSIGN_OR_RETURN(to.bias, output_like(ctx, args.dbias, *t.bias));
-    }
-    if (t.h0 != nullptr) {
-      MILLRACE_ASSIGN_OR_RETURN(to.h0, output_like(ctx, args.dh0, *t.h0));
-    }
+    MILLRACE_RETURN_IF_ERROR(find_common_gradients(ctx, args, t, to));
     if (t.c0 != nullptr) {
       MILLRACE_ASSIGN_OR_RETURN(to.c0, output_like(ctx, args.dc0, *t.c0));
     }

@@ -9,8 +9,8 @@ Status RowPicks::run(llvm::ArrayRef<int64_t> rows, const std::byte* from, int64_
                      std::byte* to, const RowFill& fill) {
   const auto count = static_cast<int64_t>(rows.size());
   if (count * row_bytes == 0) return Ok();
-  int64_t word = common_factor(
-      16, {row_bytes, address_of(from), address_of(to), address_of(fill.rows)});
+  int64_t word =
+      common_factor(16, {row_bytes, address_of(from), address_of(to), address_of(fill.rows)});
   if (fill.element > 0) word = fill.element;
   if (count * (row_bytes / word) >= int64_t{1} << 31)
     return refuse("{} rows of {} bytes", count, row_bytes);
@@ -46,6 +46,16 @@ Status RowPicks::add(llvm::ArrayRef<int64_t> targets, const float* from, int64_t
   MILLRACE_ASSIGN_OR_RETURN(const int64_t* const there, held_.get(memory_, numbers));
   return each(memory_.device(), AddRows{from, there, there + starts, to, Divider(width)},
               rows * width);
+}
+
+StatusOr<MovedGradient> MovedGradientArgs::find(const KernelContext& ctx) const {
+  MovedGradient g{};
+  MILLRACE_ASSIGN_OR_RETURN(g.x, needed_here(ctx, x, "X"));
+  MILLRACE_ASSIGN_OR_RETURN(g.dout, needed_here(ctx, dout, "Out@GRAD"));
+  MILLRACE_ASSIGN_OR_RETURN(g.to, output_like(ctx, dx, *g.x));
+  if (g.dout->dtype() != g.x->dtype() || (g.to != nullptr && is_same_memory(*g.to, *g.dout)))
+    return refuse("Out@GRAD {}", describe(*g.dout));
+  return g;
 }
 
 StatusOr<llvm::ArrayRef<int64_t>> innermost_here(const Tensor& tensor) {

@@ -43,6 +43,23 @@ class RowPicks {
   DeviceNumbers held_;
 };
 
+/// The tensors of the gradient of an op that moves rows.
+struct MovedGradient {
+  const Tensor* x;     ///< input of the forward op
+  const Tensor* dout;  ///< gradient of its output, of the same type
+  Tensor* to;          ///< dims of x; null: not requested
+};
+/// Their arguments, and the memory of the device.
+struct MovedGradientArgs {
+  explicit MovedGradientArgs(const KernelSetup& op)
+      : x(op.input("X")), dout(op.input("Out@GRAD")), dx(op.output("X@GRAD")) {}
+  /// Errors: rejects the call if one is missing, has another type, or shares memory.
+  [[nodiscard]] StatusOr<MovedGradient> find(const KernelContext& ctx) const;
+  ArgIndex x;
+  ArgIndex dout;
+  ArgIndex dx;
+};
+
 /// The offsets of sequences. Errors: rejects tensors that the CPU kernel reports.
 StatusOr<llvm::ArrayRef<int64_t>> innermost_here(const Tensor& tensor);
 /// The same of the outermost level, whose entries are rows.

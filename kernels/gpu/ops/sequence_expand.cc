@@ -56,21 +56,18 @@ Kernel forward(const KernelSetup& op, GpuExpansion expansion) {
 }
 
 Kernel backward(const KernelSetup& op, GpuExpansion expansion) {
-  return [x = op.input("X"), y = op.input("Y"), dout = op.input("Out@GRAD"),
-          dx = op.output("X@GRAD"), expansion,
+  return [args = MovedGradientArgs(op), y = op.input("Y"), expansion,
           picks = std::make_shared<RowPicks>(memory_of(op))](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const MovedGradient g, args.find(ctx));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const other, needed_here(ctx, y, "Y"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
-    if (to == nullptr) return Ok();
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, d}));
-    MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> rows, expansion.rows(*from, *other));
-    const int64_t width = kernels::row_width(*from);
-    if (d->numel() != static_cast<int64_t>(rows.size()) * width || is_same_memory(*to, *d))
-      return refuse("Out@GRAD {}", describe(*d));
-    to->set_lod(from->lod());
-    return picks->add(rows, floats(d), from->dim(0), width, floats(*to));
+    if (g.to == nullptr) return Ok();
+    MILLRACE_RETURN_IF_ERROR(all_floats({g.x}));
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> rows, expansion.rows(*g.x, *other));
+    const int64_t width = kernels::row_width(*g.x);
+    if (g.dout->numel() != static_cast<int64_t>(rows.size()) * width)
+      return refuse("Out@GRAD {}", describe(*g.dout));
+    g.to->set_lod(g.x->lod());
+    return picks->add(rows, floats(g.dout), g.x->dim(0), width, floats(*g.to));
   };
 }
 

@@ -148,13 +148,11 @@ StatusOr<Kernel> gpu_reshape_rows(const KernelSetup& op) {
 
 // Gradient with the elements of Out@GRAD and the dims of X.
 StatusOr<Kernel> gpu_reshaped_grad(const KernelSetup& op) {
-  return Kernel([&device = device_of(op), x = op.input("X"), dout = op.input("Out@GRAD"),
-                 dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
-    return to == nullptr ? Ok() : copy_elements(device, *d, *to);
-  });
+  return Kernel(
+      [&device = device_of(op), args = MovedGradientArgs(op)](const KernelContext& ctx) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const MovedGradient g, args.find(ctx));
+        return g.to == nullptr ? Ok() : copy_elements(device, *g.dout, *g.to);
+      });
 }
 
 // Parts of sequences.
@@ -211,23 +209,20 @@ StatusOr<Kernel> gpu_slice_rows(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> gpu_slice_rows_grad(const KernelSetup& op) {
-  return Kernel([slice = gpu_slice_of(op), dout = op.input("Out@GRAD"),
-                 dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, slice.x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
-    if (to == nullptr) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const GpuSlice::Parts parts, slice.parts(ctx, *from));
-    const int64_t row = row_bytes_of(*from);
-    if (d->dtype() != from->dtype() || d->bytes() != parts.level.back() * row ||
-        is_same_memory(*to, *d))
-      return refuse("Out@GRAD {}", describe(*d));
-    std::vector<int64_t> rows(static_cast<size_t>(from->dim(0)), -1);
-    for (size_t i = 0; i < parts.rows.size(); ++i)
-      rows[static_cast<size_t>(parts.rows[i])] = static_cast<int64_t>(i);
-    to->set_lod(from->lod());
-    return slice.picks->run(rows, d->raw(), row, to->raw());
-  });
+  return Kernel(
+      [slice = gpu_slice_of(op), args = MovedGradientArgs(op)](const KernelContext& ctx) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const MovedGradient g, args.find(ctx));
+        if (g.to == nullptr) return Ok();
+        MILLRACE_ASSIGN_OR_RETURN(const GpuSlice::Parts parts, slice.parts(ctx, *g.x));
+        const int64_t row = row_bytes_of(*g.x);
+        if (g.dout->bytes() != parts.level.back() * row)
+          return refuse("Out@GRAD {}", describe(*g.dout));
+        std::vector<int64_t> rows(static_cast<size_t>(g.x->dim(0)), -1);
+        for (size_t i = 0; i < parts.rows.size(); ++i)
+          rows[static_cast<size_t>(parts.rows[i])] = static_cast<int64_t>(i);
+        g.to->set_lod(g.x->lod());
+        return slice.picks->run(rows, g.dout->raw(), row, g.to->raw());
+      });
 }
 
 StatusOr<Kernel> gpu_lod_reset(const KernelSetup& op) {

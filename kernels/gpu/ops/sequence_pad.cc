@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <memory>
 
 #include "kernels/cpu/merge_rows.h"
@@ -11,13 +10,6 @@
 namespace millrace::gpu {
 namespace padded_rows {
 namespace {
-
-int64_t longest(llvm::ArrayRef<int64_t> offsets) {
-  int64_t most = 0;
-  for (size_t i = 0; i + 1 < offsets.size(); ++i)
-    most = std::max(most, offsets[i + 1] - offsets[i]);
-  return most;
-}
 
 // The packed row of each time step of the padded rows; -1 after the end of a sequence.
 std::vector<int64_t> padded(llvm::ArrayRef<int64_t> offsets, int64_t steps) {
@@ -39,6 +31,18 @@ std::vector<int64_t> packed(llvm::ArrayRef<int64_t> offsets, int64_t steps) {
   return rows;
 }
 
+// True if the tensor has a row for each sequence, with time steps of `width` elements.
+bool is_padded(const Tensor& tensor, llvm::ArrayRef<int64_t> offsets, int64_t width) {
+  const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
+  if (tensor.rank() < 2 || tensor.dim(0) != sequences ||
+      tensor.numel() != sequences * tensor.dim(1) * width)
+    return false;
+  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+    if (offsets[i + 1] - offsets[i] > tensor.dim(1)) return false;
+  }
+  return true;
+}
+
 StatusOr<Kernel> gpu_pad(const KernelSetup& op) {
   return Kernel([x = op.input("X"), pad = op.input("PadValue"), out = op.output("Out"),
                  length = op.output("Length"), lengths = std::make_shared<DeviceNumbers>(),
@@ -51,10 +55,9 @@ StatusOr<Kernel> gpu_pad(const KernelSetup& op) {
     Tensor& to = ctx.out(out);
     Tensor* const to_length = ctx.find_out(length);
     const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
-    if (to.rank() < 2 || to.dtype() != from->dtype() || value->dtype() != from->dtype() ||
-        (value->numel() != 1 && value->numel() != width) || longest(offsets) > to.dim(1) ||
-        to.numel() != sequences * to.dim(1) * width || is_same_memory(to, *from) ||
-        is_same_memory(to, *value))
+    if (!is_padded(to, offsets, width) || to.dtype() != from->dtype() ||
+        value->dtype() != from->dtype() || (value->numel() != 1 && value->numel() != width) ||
+        is_same_memory(to, *from) || is_same_memory(to, *value))
       return refuse("{} is padded to {}", describe(*from), describe(to));
     if (to_length != nullptr &&
         (to_length->dtype() != DType::kInt64 || to_length->numel() != sequences))
@@ -71,26 +74,6 @@ StatusOr<Kernel> gpu_pad(const KernelSetup& op) {
     return picks->memory().device().copy(reinterpret_cast<const std::byte*>(there),
                                          to_length->raw(), to_length->bytes());
   });
-}
-
-StatusOr<Kernel> gpu_pad_grad(const KernelSetup& op) {
-  return Kernel(
-      [x = op.input("X"), dout = op.input("Out@GRAD"), dx = op.output("X@GRAD"),
-       picks = std::make_shared<RowPicks>(memory_of(op))](const KernelContext& ctx) -> Status {
-        MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-        MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
-        MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
-        if (to == nullptr) return Ok();
-        MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, outermost_here(*from));
-        const int64_t width = kernels::row_width(*from);
-        const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
-        if (d->rank() < 2 || d->dtype() != from->dtype() || d->dim(0) != sequences ||
-            d->numel() != sequences * d->dim(1) * width || longest(offsets) > d->dim(1) ||
-            is_same_memory(*to, *d))
-          return refuse("Out@GRAD {}", describe(*d));
-        return picks->run(packed(offsets, d->dim(1)), d->raw(), width * dtype_size(from->dtype()),
-                          to->raw());
-      });
 }
 
 StatusOr<Kernel> gpu_unpad(const KernelSetup& op) {
@@ -122,24 +105,29 @@ StatusOr<Kernel> gpu_unpad(const KernelSetup& op) {
       });
 }
 
+// \param packs  the gradient is packed, as X of sequence_pad; else padded, as X of sequence_unpad
+Kernel moved_gradient(const KernelSetup& op, bool packs) {
+  return [args = MovedGradientArgs(op), packs,
+          picks = std::make_shared<RowPicks>(memory_of(op))](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const MovedGradient g, args.find(ctx));
+    if (g.to == nullptr) return Ok();
+    const Tensor& flat = packs ? *g.x : *g.dout;
+    const Tensor& wide = packs ? *g.dout : *g.x;
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets,
+                              packs ? outermost_here(flat) : innermost_here(flat));
+    if (!is_padded(wide, offsets, kernels::row_width(flat)))
+      return refuse("Out@GRAD {}", describe(*g.dout));
+    const std::vector<int64_t> rows =
+        packs ? packed(offsets, wide.dim(1)) : padded(offsets, wide.dim(1));
+    return picks->run(rows, g.dout->raw(), row_bytes_of(flat), g.to->raw());
+  };
+}
+
+StatusOr<Kernel> gpu_pad_grad(const KernelSetup& op) {
+  return moved_gradient(op, true);
+}
 StatusOr<Kernel> gpu_unpad_grad(const KernelSetup& op) {
-  return Kernel(
-      [x = op.input("X"), dout = op.input("Out@GRAD"), dx = op.output("X@GRAD"),
-       picks = std::make_shared<RowPicks>(memory_of(op))](const KernelContext& ctx) -> Status {
-        MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-        MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
-        MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
-        if (to == nullptr) return Ok();
-        MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, innermost_here(*d));
-        const int64_t width = kernels::row_width(*d);
-        const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
-        if (from->rank() < 2 || d->dtype() != from->dtype() || from->dim(0) != sequences ||
-            from->numel() != sequences * from->dim(1) * width || longest(offsets) > from->dim(1) ||
-            is_same_memory(*to, *d))
-          return refuse("Out@GRAD {}", describe(*d));
-        return picks->run(padded(offsets, from->dim(1)), d->raw(), width * dtype_size(d->dtype()),
-                          to->raw());
-      });
+  return moved_gradient(op, false);
 }
 
 }  // namespace

@@ -68,6 +68,23 @@ class ScratchFloats {
 /// it has another number of elements or is not f32.
 StatusOr<float*> output_of_size(Tensor* tensor, int64_t count);
 
+/// Finds the gradients that the ops have in common: of Input, Weight and, where the op has them,
+/// Bias and first states. Errors: rejects outputs with other dims.
+/// \param args, tensors, to  structs of one of the ops
+template <typename Args, typename Tensors, typename Wanted>
+Status find_common_gradients(const KernelContext& ctx, const Args& args, const Tensors& tensors,
+                             Wanted& to) {
+  MILLRACE_ASSIGN_OR_RETURN(to.input, output_like(ctx, args.dinput, *tensors.input));
+  MILLRACE_ASSIGN_OR_RETURN(to.weight, output_like(ctx, args.dweight, *tensors.weight));
+  if (tensors.bias != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(to.bias, output_like(ctx, args.dbias, *tensors.bias));
+  }
+  if (tensors.h0 != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(to.h0, output_like(ctx, args.dh0, *tensors.h0));
+  }
+  return Ok();
+}
+
 /// to[k] = sum of column k of [rows, width]; nothing if `to` is null.
 Status sum_columns(Device& device, const float* from, int64_t rows, int64_t width, float* to);
 
