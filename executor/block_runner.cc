@@ -93,10 +93,9 @@ StatusOr<std::unique_ptr<BlockRunner>> BlockRunner::compile(const Runtime& runti
   }
   for (CompiledOp& compiled : runner->compiled_ops_) runner->find_shared(compiled);
   runner->find_begun();
-  // sub-blocks run on the CPU, because their scopes are short-lived
-  if (const std::shared_ptr<gpu::Context>& context = gpu::context_of(device);
-      context != nullptr && depth == 0)
-    runner->gpu_ = std::make_unique<GpuOps>(context, runner->compiled_ops_, device, *runtime.ops);
+  if (const std::shared_ptr<gpu::Context>& context = gpu::context_of(device))
+    runner->gpu_ = std::make_unique<GpuOps>(context, runner->compiled_ops_, device, *runtime.ops,
+                                            ControlNumbers(block.program()));
   return runner;
 }
 

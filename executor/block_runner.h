@@ -85,7 +85,7 @@ class BlockRunner {
   void allow_overlap();
   /// The chosen groups of parallel ops; null: none.
   [[nodiscard]] const Overlap* overlap() const { return overlap_.get(); }
-  /// Runs the ops if the device has a GPU attached and this is not a sub-block; else null.
+  /// Runs the ops if the device has a GPU attached; else null.
   [[nodiscard]] const GpuOps* gpu() const { return gpu_.get(); }
   /// Lets find() return the value of a name that no op uses. To be called before bind().
   void add_name(llvm::StringRef name);
@@ -158,6 +158,9 @@ class BlockRunner {
   /// the memory of a shared value.
   Status run_locked(CompiledOp& compiled, kernels::CpuDevice& device);
   Status run_gpu_op(CompiledOp& compiled, kernels::CpuDevice& device);
+  /// Makes the inputs of a control op what it expects: those that only pass on values between
+  /// blocks leave them in device memory.
+  Status prepare_control(const CompiledOp& compiled, kernels::CpuDevice& device);
   /// Adds the op's location to an error, unless an op of a sub-block has set its own.
   Status place_error(const CompiledOp& compiled, Status status) const;
 

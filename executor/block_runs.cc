@@ -94,6 +94,7 @@ Status BlockRunner::run_op(CompiledOp& compiled, kernels::CpuDevice& device) {
 Status BlockRunner::run_unguarded(CompiledOp& compiled, kernels::CpuDevice& device) {
   MILLRACE_RETURN_IF_ERROR(check_inputs(compiled, table_.data()));
   if (gpu_ != nullptr && !compiled.control) return run_gpu_op(compiled, device);
+<<<<<<< HEAD
   if (gpu_ != nullptr && GpuOps::is_transfer(*compiled.op)) {
     return gpu_->run_transfer(compiled, table_, [&](Value* const* table) {
       ControlContext ctx{{table, compiled.inputs, compiled.outputs, device}, *scope_, *this};
@@ -101,10 +102,14 @@ Status BlockRunner::run_unguarded(CompiledOp& compiled, kernels::CpuDevice& devi
     });
   }
   MILLRACE_RETURN_IF_ERROR(make_inputs_plain(compiled, table_.data(), device));
+=======
+>>>>>>> gpuseq
   if (compiled.control) {
+    MILLRACE_RETURN_IF_ERROR(prepare_control(compiled, device));
     ControlContext ctx{{table_.data(), compiled.inputs, compiled.outputs, device}, *scope_, *this};
     return (*compiled.control)(ctx);
   }
+  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(compiled, table_.data(), device));
   bool changed = false;
   MILLRACE_ASSIGN_OR_RETURN(
       const bool apart,
@@ -123,13 +128,29 @@ Status BlockRunner::run_unguarded(CompiledOp& compiled, kernels::CpuDevice& devi
   return depth_ == 0 ? Ok() : make_outputs_plain(compiled, table_.data(), device);
 }
 
+Status BlockRunner::prepare_control(const CompiledOp& compiled, kernels::CpuDevice& device) {
+  const llvm::StringRef type = compiled.op->type();
+  const bool passes_on = type.startswith("while") || type.startswith("conditional_block") ||
+                         type.startswith("recurrent");
+  if (gpu_ == nullptr || !passes_on) return make_inputs_plain(compiled, table_.data(), device);
+  for (const int32_t index : compiled.inputs) {
+    auto* const tensor = index < 0 ? nullptr : table_[index]->get_if<Tensor>();
+    // a private layout is that of the device
+    if (tensor != nullptr && tensor->layout() != nullptr && !tensor->layout()->is_private())
+      MILLRACE_RETURN_IF_ERROR(make_plain(*tensor));
+  }
+  return Ok();
+}
+
 Status BlockRunner::run_gpu_op(CompiledOp& compiled, kernels::CpuDevice& device) {
   bool changed = false;
   const auto index = static_cast<size_t>(&compiled - compiled_ops_.data());
   MILLRACE_RETURN_IF_ERROR(
       gpu_->run(index, compiled, table_, device, observer_ != nullptr, changed));
   if (changed) shapes_changed_.store(true, std::memory_order_relaxed);
-  return Ok();
+  // control ops pass on values of sub-blocks and do not support other layouts
+  if (depth_ == 0 || gpu_->placed(index).kernel) return Ok();
+  return make_outputs_plain(compiled, table_.data(), device);
 }
 
 }  // namespace millrace::executor

@@ -5,6 +5,7 @@
 
 #include "executor/control/step_runs.h"
 #include "executor/control/values.h"
+#include "kernels/gpu/resident_values.h"
 
 // recurrent: runs its sub-block once for each time step of its input sequences, passing states from
 // time step to time step. Source: spec/executor.md section 5.
@@ -92,14 +93,14 @@ Status store_outputs(const ControlContext& ctx, const Recurrence& r, const Scope
     if (is_first) {
       Dims dims{steps};
       dims.append(inside->dims().begin(), inside->dims().end());
-      MILLRACE_RETURN_IF_ERROR(out.resize(inside->dtype(), dims));
+      MILLRACE_RETURN_IF_ERROR(gpu::resize_like(*inside, dims, out));
       out.set_lod({});
     }
     const int64_t bytes = inside->bytes();
     if (out.bytes() != bytes * steps || out.dtype() != inside->dtype())
       return ctx.args.error("time step {} yields {} for '{}', which does not fit into {}", t,
                             describe(*inside), name, describe(out));
-    if (bytes > 0) std::memcpy(out.raw() + t * bytes, inside->raw(), static_cast<size_t>(bytes));
+    MILLRACE_RETURN_IF_ERROR(gpu::put_row(*inside, t, out));
   }
   return Ok();
 }
@@ -116,9 +117,11 @@ Status run_steps(ControlContext& ctx, const Recurrence& r, StepRuns& runs) {
     if (previous != nullptr && !r.keeps_steps) take_states(r, *previous, states);
     StepRuns::Step& step =
         runs.begin(r.keeps_steps ? static_cast<size_t>(i) : 0, *r.body, ctx.scope);
-    for (int32_t k = 0; k < r.inputs.count; ++k)
-      step.scope->local(r.input_names[static_cast<size_t>(k)]).as<Tensor>() =
-          time_step(ctx.args.in(r.inputs, k), t);
+    for (int32_t k = 0; k < r.inputs.count; ++k) {
+      MILLRACE_ASSIGN_OR_RETURN(
+          step.scope->local(r.input_names[static_cast<size_t>(k)]).as<Tensor>(),
+          gpu::row_of(ctx.args.in(r.inputs, k), t));
+    }
     MILLRACE_RETURN_IF_ERROR(link_states(ctx, r, *step.scope, previous.get(), states));
     MILLRACE_RETURN_IF_ERROR(r.body->run(step.binding));
     MILLRACE_RETURN_IF_ERROR(store_outputs(ctx, r, *step.scope, t, steps, i == 0));
@@ -153,12 +156,6 @@ StatusOr<Control> recurrent(const kernels::KernelSetup& setup, BlockRunner& runn
 }
 
 }  // namespace
-
-Tensor time_step(const Tensor& sequence, int64_t t) {
-  Tensor step = sequence.share_rows(t, t + 1);
-  step.set_dims(sequence.dims().drop_front());
-  return step;
-}
 
 void add_recurrent(ControlRegistry& registry) {
   registry.add("recurrent", recurrent);

@@ -8,6 +8,7 @@
 #include "executor/control/step_runs.h"
 #include "executor/control/values.h"
 #include "framework/names.h"
+#include "kernels/gpu/resident_values.h"
 #include "ops/absent_gradients.h"
 
 // Gradient of recurrent: runs the time steps from last to first. As in the original, the gradient
@@ -119,8 +120,9 @@ Status link_step(const ControlContext& ctx, const RecurrenceGrad& g, Scope& scop
     if (all.rank() == 0 || t >= all.dim(0))
       return ctx.args.error("outputs@GRAD must have time step {}, found {}", t, describe(all));
     // a copy, as the gradient of a state may replace it
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor row, gpu::row_of(all, t));
     MILLRACE_RETURN_IF_ERROR(
-        scope.local(g.outputs[static_cast<size_t>(k)]).as<Tensor>().copy_from(time_step(all, t)));
+        gpu::copy_value_of(row, scope.local(g.outputs[static_cast<size_t>(k)]).as<Tensor>()));
   }
   for (const StateGrad& state : g.states) {
     if (state.is_output) continue;
@@ -143,7 +145,7 @@ Status store_inputs(const ControlContext& ctx, const RecurrenceGrad& g, const Sc
     if (bytes * all.dim(0) != all.bytes() || inside->dtype() != all.dtype())
       return ctx.args.error("the gradient of time step {} is {}, which does not fit into {}", t,
                             describe(*inside), describe(all));
-    if (bytes > 0) std::memcpy(all.raw() + t * bytes, inside->raw(), static_cast<size_t>(bytes));
+    MILLRACE_RETURN_IF_ERROR(gpu::put_row(*inside, t, all));
   }
   return Ok();
 }

@@ -5,7 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "framework/tensor/layout.h"
 #include "kernels/dispatch.h"
+#include "kernels/gpu/resident_values.h"
 
 namespace millrace::executor {
 namespace {
@@ -21,13 +23,16 @@ void add(const T* from, int64_t count, T* to) {
     to[i] = static_cast<T>(static_cast<C>(to[i]) + static_cast<C>(from[i]));
 }
 
-Status add_tensor(const Tensor& from, Tensor& to) {
-  if (!from.initialized()) return Ok();
-  if (!to.initialized()) return to.copy_from(from);
+Status add_tensor(const Tensor& given, Tensor& to) {
+  if (!given.initialized()) return Ok();
+  if (!to.initialized()) return gpu::copy_value_of(given, to);
+  Tensor from = given.share();  // may be moved to where the sum is
   if (to.dtype() != from.dtype() || to.dims() != from.dims()) {
     return {StatusCode::kExecution,
             fmt::format("gradients of two steps differ: {} and {}", describe(to), describe(from))};
   }
+  MILLRACE_ASSIGN_OR_RETURN(const bool is_done, gpu::add_resident(from, to));
+  if (is_done) return Ok();
   return kernels::dispatch<kernels::AllNumberTypes>(from.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     add(from.data<T>(), from.numel(), to.data<T>());
@@ -35,13 +40,19 @@ Status add_tensor(const Tensor& from, Tensor& to) {
   });
 }
 
-Status add_rows(const SelectedRows& from, SelectedRows& to) {
-  if (from.rows.empty()) return Ok();
+Status add_rows(const SelectedRows& given, SelectedRows& to) {
+  if (given.rows.empty()) return Ok();
   if (to.rows.empty()) {
-    to.rows = from.rows;
-    to.height = from.height;
-    return to.value.copy_from(from.value);
+    to.rows = given.rows;
+    to.height = given.height;
+    return gpu::copy_value_of(given.value, to.value);
   }
+  SelectedRows from;
+  from.rows = given.rows;
+  from.height = given.height;
+  from.value = given.value.share();
+  MILLRACE_RETURN_IF_ERROR(make_plain(from.value));
+  MILLRACE_RETURN_IF_ERROR(make_plain(to.value));
   const bool fits =
       to.value.rank() == from.value.rank() && to.value.dtype() == from.value.dtype() &&
       std::equal(to.value.dims().begin() + 1, to.value.dims().end(), from.value.dims().begin() + 1);
@@ -83,7 +94,15 @@ Status link(const Value& from, Value& to) {
 }
 
 Status copy_into(const Value& from, Value& to) {
-  if (const auto* const tensor = from.get_if<Tensor>()) return to.as<Tensor>().copy_from(*tensor);
+  if (const auto* const tensor = from.get_if<Tensor>())
+    return gpu::copy_value_of(*tensor, to.as<Tensor>());
+  if (const auto* const array = from.get_if<TensorArray>()) {
+    TensorArray copy(array->size());
+    for (size_t i = 0; i < copy.size(); ++i)
+      MILLRACE_RETURN_IF_ERROR(gpu::copy_value_of((*array)[i], copy[i]));
+    to.as<TensorArray>() = std::move(copy);
+    return Ok();
+  }
   MILLRACE_ASSIGN_OR_RETURN(to, clone(from));
   return Ok();
 }
@@ -111,10 +130,7 @@ Status set_zeros_like(const Tensor& like, Tensor& to) {
     to.reset();
     return Ok();
   }
-  MILLRACE_RETURN_IF_ERROR(to.resize(like.dtype(), like.dims()));
-  to.set_lod(like.lod());
-  if (to.bytes() > 0) std::memset(to.raw(), 0, static_cast<size_t>(to.bytes()));
-  return Ok();
+  return gpu::make_zeros_like(like, to);
 }
 
 Status set_zeros_like(const Value& like, Value& to) {
@@ -150,7 +166,10 @@ StatusOr<bool> read_condition(const kernels::KernelContext& args, kernels::ArgIn
       tensor->dtype() != DType::kBool) {
     return args.error("the condition must be one bool, found {}", describe(value));
   }
-  return *tensor->data<bool>();
+  if (tensor->layout() == nullptr) return *tensor->data<bool>();
+  Tensor plain;
+  MILLRACE_RETURN_IF_ERROR(copy_plain(*tensor, plain));
+  return *plain.data<bool>();
 }
 
 const StepScopes* scopes_in(const kernels::KernelContext& args, kernels::ArgIndex arg) {

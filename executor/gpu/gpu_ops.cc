@@ -39,8 +39,29 @@ bool is_resident(Value& value) {
   return tensor != nullptr && gpu::resident(*tensor) != nullptr;
 }
 
+// True if an element of an array is in device memory.
+bool has_resident_element(const Value& value) {
+  const auto* const array = value.get_if<TensorArray>();
+  return array != nullptr && llvm::any_of(*array, [](const Tensor& element) {
+           return gpu::resident(element) != nullptr;
+         });
+}
+
+// Moves what a value has in device memory to process memory.
+Status bring_here(Value& value) {
+  if (Tensor* const tensor = movable_part(value)) return make_plain(*tensor);
+  if (auto* const array = value.get_if<TensorArray>()) {
+    for (Tensor& element : *array) MILLRACE_RETURN_IF_ERROR(make_plain(element));
+  }
+  return Ok();
+}
+
 // A copy whose elements are in process memory.
 Status copy_here(const Value& value, Value& copy) {
+  if (value.holds<TensorArray>()) {
+    MILLRACE_ASSIGN_OR_RETURN(copy, clone(value));
+    return Ok();
+  }
   const auto* const rows = value.get_if<SelectedRows>();
   if (rows == nullptr) return copy_plain(*value.get_if<Tensor>(), copy.as<Tensor>());
   auto& to = copy.as<SelectedRows>();
@@ -69,6 +90,11 @@ bool is_exchange(const Op& op) {
   return op.type() == "exchange_begin" || op.type() == "exchange_end";
 }
 
+// Ops that have GPU kernels for arrays.
+bool takes_arrays(const Op& op) {
+  return op.type() == "write_to_array" || op.type() == "read_from_array";
+}
+
 gpu::Traffic difference(const gpu::Traffic& now, const gpu::Traffic& before) {
   return {now.copies_in - before.copies_in, now.bytes_in - before.bytes_in,
           now.copies_out - before.copies_out, now.bytes_out - before.bytes_out};
@@ -77,7 +103,8 @@ gpu::Traffic difference(const gpu::Traffic& now, const gpu::Traffic& before) {
 }  // namespace
 
 GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp> compiled_ops,
-               kernels::CpuDevice& device, const ops::OpRegistry& schemas)
+               kernels::CpuDevice& device, const ops::OpRegistry& schemas,
+               const ControlNumbers& numbers)
     : context_(std::move(context)),
       placed_(compiled_ops.size()),
       is_control_(compiled_ops.size()),
@@ -93,6 +120,11 @@ GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp>
     if (is_exchange(*compiled.op)) {
       placed_[i].is_exchange = true;
       placed_[i].reason = "exchanges values between devices";
+      continue;
+    }
+    if (numbers.contains(*compiled.op)) {
+      placed_[i].is_number = true;
+      placed_[i].reason = "control flow reads the number";
       continue;
     }
     const kernels::KernelMaker maker = context_->kernels().find(compiled.op->type());
@@ -113,7 +145,7 @@ GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp>
 GpuOps::Counts GpuOps::counts() const {
   Counts counts;
   for (size_t i = 0; i < placed_.size(); ++i) {
-    if (!is_control_[i] && !placed_[i].is_exchange)
+    if (!is_control_[i] && !placed_[i].is_exchange && !placed_[i].is_number)
       ++(placed_[i].kernel ? counts.on_gpu : counts.on_cpu);
   }
   return counts;
@@ -158,7 +190,8 @@ Status GpuOps::run_on_gpu(const Placed& placed, CompiledOp& compiled, Value* con
                           kernels::CpuDevice& device, bool& changed) {
   for (const int32_t index : compiled.inputs) {
     if (index < 0 || table[index]->holds<std::monostate>() ||
-        movable_part(*table[index]) != nullptr)
+        movable_part(*table[index]) != nullptr ||
+        (table[index]->holds<TensorArray>() && takes_arrays(*compiled.op)))
       continue;
     return {StatusCode::kUnimplemented,
             fmt::format("the GPU kernel expects tensors, found {}", describe(*table[index]))};
@@ -245,9 +278,9 @@ Status GpuOps::run_on_cpu(CompiledOp& compiled, llvm::ArrayRef<Value*> table,
     if (index < 0 || table_[static_cast<size_t>(index)] != table[static_cast<size_t>(index)])
       continue;
     Value& value = *table[static_cast<size_t>(index)];
-    if (!is_resident(value)) continue;
+    if (!is_resident(value) && !has_resident_element(value)) continue;
     if (llvm::is_contained(compiled.outputs, index)) {
-      MILLRACE_RETURN_IF_ERROR(make_plain(*movable_part(value)));
+      MILLRACE_RETURN_IF_ERROR(bring_here(value));
       continue;
     }
     Value& copy = copies.emplace_back();

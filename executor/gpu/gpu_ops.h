@@ -10,7 +10,11 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/compiled_ops/compiled_op.h"
+<<<<<<< HEAD
 #include "executor/gpu/kept_places.h"
+=======
+#include "executor/gpu/control_numbers.h"
+>>>>>>> gpuseq
 #include "executor/gpu/replays.h"
 #include "kernels/gpu/context.h"
 
@@ -32,10 +36,12 @@ class GpuOps {
     kernels::Kernel kernel;    ///< on the GPU; empty: the op runs on the CPU
     std::string reason;        ///< why it runs on the CPU; empty for control ops, which always do
     bool is_exchange = false;  ///< between devices; finds its values wherever they are
+    bool is_number = false;    ///< control flow reads what it computes (ControlNumbers)
     gpu::Traffic copied;       ///< bytes copied in the latest run
     bool steady = false;       ///< the latest run neither copied nor allocated
   };
-  /// Number of ops on GPU and CPU, without control ops and exchanges between devices.
+  /// Number of ops on GPU and CPU, without control ops, exchanges between devices, and ops that
+  /// compute a number that control flow reads.
   struct Counts {
     int64_t on_gpu = 0;
     int64_t on_cpu = 0;
@@ -43,7 +49,7 @@ class GpuOps {
 
   /// Makes the GPU kernels. \param compiled_ops  of the block; compiled for the CPU device
   GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp> compiled_ops,
-         kernels::CpuDevice& device, const ops::OpRegistry& schemas);
+         kernels::CpuDevice& device, const ops::OpRegistry& schemas, const ControlNumbers& numbers);
   GpuOps(const GpuOps&) = delete;
   GpuOps& operator=(const GpuOps&) = delete;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "framework/tensor/layout.h"
 #include "framework/tensor/scope.h"
 
 namespace millrace {
@@ -28,19 +29,31 @@ void Value::clear() {
   payload_.emplace<std::monostate>();
 }
 
+namespace {
+
+// A copy in process memory: only one library can copy elements in a private order.
+StatusOr<Tensor> clone_here(const Tensor& tensor) {
+  if (tensor.layout() == nullptr || !tensor.layout()->is_private()) return tensor.clone();
+  Tensor copy;
+  MILLRACE_RETURN_IF_ERROR(copy_plain(tensor, copy));
+  return copy;
+}
+
+}  // namespace
+
 StatusOr<Value> clone(const Value& value) {
   Value copy;
   if (const auto* const tensor = value.get_if<Tensor>()) {
-    MILLRACE_ASSIGN_OR_RETURN(copy.as<Tensor>(), tensor->clone());
+    MILLRACE_ASSIGN_OR_RETURN(copy.as<Tensor>(), clone_here(*tensor));
   } else if (const auto* const rows = value.get_if<SelectedRows>()) {
     auto& to = copy.as<SelectedRows>();
     to.rows = rows->rows;
     to.height = rows->height;
-    MILLRACE_ASSIGN_OR_RETURN(to.value, rows->value.clone());
+    MILLRACE_ASSIGN_OR_RETURN(to.value, clone_here(rows->value));
   } else if (const auto* const array = value.get_if<TensorArray>()) {
     auto& to = copy.as<TensorArray>();
     for (const Tensor& element : *array) {
-      MILLRACE_ASSIGN_OR_RETURN(Tensor cloned, element.clone());
+      MILLRACE_ASSIGN_OR_RETURN(Tensor cloned, clone_here(element));
       to.push_back(std::move(cloned));
     }
   } else if (const auto* const table = value.get_if<RankTable>()) {

@@ -55,7 +55,7 @@ Status resize_resident(Tensor& tensor, DType dtype, llvm::ArrayRef<int64_t> dims
   const int64_t bytes = bytes_of(dtype, dims);
   const ResidentLayout* const old = resident(tensor);
   // two owners: the tensor, and the pointer returned here
-  const bool keeps = old != nullptr && old->capacity() >= bytes &&
+  const bool keeps = old != nullptr && !old->is_view() && old->capacity() >= bytes &&
                      &old->block()->memory() == &memory && tensor.layout().use_count() == 1;
   if (keeps && tensor.dtype() == dtype && tensor.dims() == dims) {
     old->set_host(nullptr);
@@ -78,6 +78,21 @@ Status reserve_resident(Tensor& tensor, std::shared_ptr<Block> block, int64_t of
   std::byte* const data = block->data() + offset;
   return bind_resident(tensor, DType::kFloat32, {0},
                        std::make_shared<ResidentLayout>(std::move(block), data, capacity, 0));
+}
+
+StatusOr<Tensor> share_resident(const Tensor& tensor, int64_t t, llvm::ArrayRef<int64_t> dims) {
+  const ResidentLayout& there = *resident(tensor);
+  const int64_t bytes = bytes_of(tensor.dtype(), dims);
+  auto layout = std::make_shared<ResidentLayout>(there.block(), there.data() + t * bytes, bytes,
+                                                 bytes, /*is_view=*/true);
+  if (const Tensor* const host = there.host()) {
+    Tensor row = host->share_rows(t, t + 1);
+    row.set_dims(dims);
+    layout->set_host(std::make_shared<const Tensor>(std::move(row)));
+  }
+  Tensor view;
+  MILLRACE_RETURN_IF_ERROR(bind_resident(view, tensor.dtype(), dims, std::move(layout)));
+  return view;
 }
 
 Status upload(const Tensor& from, Tensor& to, Memory& memory, std::string_view holder) {

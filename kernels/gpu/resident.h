@@ -22,8 +22,15 @@ class ResidentLayout final : public Layout {
  public:
   /// \param data      start of the tensor within the block
   /// \param capacity  bytes from there on that belong to the tensor
-  ResidentLayout(std::shared_ptr<Block> block, std::byte* data, int64_t capacity, int64_t bytes)
-      : block_(std::move(block)), data_(data), capacity_(capacity), bytes_(bytes) {}
+  /// \param is_view   the tensor is a range of another one, which must not be written as memory of
+  ///                  its own
+  ResidentLayout(std::shared_ptr<Block> block, std::byte* data, int64_t capacity, int64_t bytes,
+                 bool is_view = false)
+      : block_(std::move(block)),
+        data_(data),
+        capacity_(capacity),
+        bytes_(bytes),
+        is_view_(is_view) {}
 
   [[nodiscard]] int64_t bytes() const override { return bytes_; }
   [[nodiscard]] bool same_as(const Layout& other) const override;
@@ -35,6 +42,7 @@ class ResidentLayout final : public Layout {
   [[nodiscard]] const std::shared_ptr<Block>& block() const { return block_; }
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] int64_t capacity() const { return capacity_; }
+  [[nodiscard]] bool is_view() const { return is_view_; }
   /// The same elements in process memory, if they were copied from there and are small whole
   /// numbers, such as ids: reading them does not wait for the device. Else null.
   [[nodiscard]] const Tensor* host() const { return host_.get(); }
@@ -50,6 +58,7 @@ class ResidentLayout final : public Layout {
   std::byte* data_;
   int64_t capacity_;  ///< bytes from data_ on that belong to the tensor
   int64_t bytes_;     ///< of the elements
+  bool is_view_;      ///< the elements belong to another tensor as well
   // Layouts are immutable, and this says nothing about the order of elements. All views of the
   // memory share it.
   mutable std::shared_ptr<const Tensor> host_;
@@ -71,6 +80,8 @@ Status resize_resident(Tensor& tensor, DType dtype, llvm::ArrayRef<int64_t> dims
 /// it is large enough. Errors: kResource.
 Status reserve_resident(Tensor& tensor, std::shared_ptr<Block> block, int64_t offset,
                         int64_t capacity);
+/// Row t of a tensor in device memory, as a view with the given dims. Errors: kResource.
+StatusOr<Tensor> share_resident(const Tensor& tensor, int64_t t, llvm::ArrayRef<int64_t> dims);
 /// Copies the elements to device memory; does nothing if they are already there. Errors: kResource,
 /// kExecution.
 Status move_in(Tensor& tensor, Memory& memory, std::string_view holder);

@@ -19,9 +19,11 @@
 #include "kernels/gpu/functors/optimizer.h"
 #include "kernels/gpu/functors/plain_products.h"
 #include "kernels/gpu/functors/pool.h"
+#include "kernels/gpu/functors/recurrent.h"
 #include "kernels/gpu/functors/reduce.h"
 #include "kernels/gpu/functors/regions.h"
 #include "kernels/gpu/functors/resample.h"
+#include "kernels/gpu/functors/row_moves.h"
 #include "kernels/gpu/functors/rows.h"
 #include "kernels/gpu/functors/sampling.h"
 #include "kernels/gpu/functors/sequence.h"
@@ -178,16 +180,25 @@ using VisionEachFunctors =
                 LargestOfRegions, LargestOfRegionsBack, AverageOfPositions, AverageOfPositionsBack,
                 BoxesOfCells>;
 
-/// Functors that compute one element.
-using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
-                            ValueFunctors, OtherEachFunctors, VisionEachFunctors>;
-
 /// Ops on images that need rows.
 using VisionRowFunctors =
     FunctorList<GroupNorm, GroupNormSums, GroupNormBackward, BinarySlopeSum<Prelu, false>,
                 BinarySlopeSum<Prelu, true>, MapGridBack>;
 
-/// Functors that compute one row of other ops.
+/// Recurrent cells, and rows of sequences.
+using SequenceFunctors =
+    FunctorList<LstmCell, LstmCellGradient, GruGates, GruCell, GruCellGradient, GruResetGradient,
+                GruInputGradient, LstmUnit, LstmUnitGradient, PickRows<uint8_t>, PickRows<uint16_t>,
+                PickRows<uint32_t>, PickRows<uint64_t>, PickRows<WideWord>, AddRows,
+                MaskSteps<uint8_t>, MaskSteps<uint16_t>, MaskSteps<uint32_t>, MaskSteps<uint64_t>>;
+/// Those of them that compute a row.
+using SequenceRowFunctors = FunctorList<ProductSums, SequenceSoftmax, SequenceSoftmaxGradient>;
+
+/// Functors that compute one element.
+using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
+                            ValueFunctors, OtherEachFunctors, VisionEachFunctors, SequenceFunctors>;
+
+/// Functors of other families that compute one row.
 using OtherRowFunctors = FunctorList<
     SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy, NormSums, NormTraining,
     NormBackwardSums, NormBackward, LayerNorm, LayerNormBackward, LayerNormSums,
@@ -205,6 +216,6 @@ using OtherRowFunctors = FunctorList<
     BinarySlopeSum<RaiseTo, false>, BinarySlopeSum<RaiseTo, true>>;
 
 /// Functors that compute one row.
-using RowFunctors = Joined<OtherRowFunctors, VisionRowFunctors>;
+using RowFunctors = Joined<OtherRowFunctors, VisionRowFunctors, SequenceRowFunctors>;
 
 }  // namespace millrace::gpu

@@ -6,6 +6,7 @@
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/gpu/functors/sequence.h"
 #include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/ops/device_numbers.h"
 #include "kernels/registry.h"
 
 namespace millrace::gpu {
@@ -30,27 +31,6 @@ Pooling pooling_of(const KernelSetup& op) {
   return Pooling::kMax;
 }
 
-// Offsets of sequences in device memory; copied again when they change.
-class DeviceOffsets {
- public:
-  StatusOr<const int64_t*> get(Memory& memory, llvm::ArrayRef<int64_t> offsets) {
-    const auto bytes = static_cast<int64_t>(offsets.size() * sizeof(int64_t));
-    if (block_ == nullptr || offsets != llvm::ArrayRef<int64_t>(held_)) {
-      if (block_ == nullptr || block_->bytes() < bytes) {
-        MILLRACE_ASSIGN_OR_RETURN(block_, memory.allocate(bytes + bytes / 4, "offsets"));
-      }
-      held_.assign(offsets.begin(), offsets.end());
-      MILLRACE_RETURN_IF_ERROR(
-          memory.copy_in(reinterpret_cast<const std::byte*>(held_.data()), block_->data(), bytes));
-    }
-    return reinterpret_cast<const int64_t*>(block_->data());
-  }
-
- private:
-  std::vector<int64_t> held_;
-  std::shared_ptr<Block> block_;
-};
-
 // The sequences of X. Errors: rejects offsets that the CPU kernel reports.
 struct PooledRows {
   llvm::ArrayRef<int64_t> offsets;
@@ -74,7 +54,7 @@ StatusOr<Kernel> gpu_sequence_pool(const KernelSetup& op) {
                  index = pooling == Pooling::kMax ? op.output("MaxIndex") : ArgIndex(),
                  pad = op.attr<float>("pad_value"),
                  device_offsets =
-                     std::make_shared<DeviceOffsets>()](const KernelContext& ctx) -> Status {
+                     std::make_shared<DeviceNumbers>()](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const PooledRows rows, pooled_rows(*from));
     Tensor& to = ctx.out(out);
@@ -100,7 +80,7 @@ StatusOr<Kernel> gpu_sequence_pool_grad(const KernelSetup& op) {
   return Kernel([&memory = memory_of(op), pooling, x = op.input("X"), index = op.input("MaxIndex"),
                  dout = op.input("Out@GRAD"), dx = op.output("X@GRAD"),
                  device_offsets =
-                     std::make_shared<DeviceOffsets>()](const KernelContext& ctx) -> Status {
+                     std::make_shared<DeviceNumbers>()](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const FloatGradient found, float_gradient(ctx, x, "X", dout, dx));
     const auto [from, d, to] = found;
     if (to == nullptr) return Ok();
