@@ -8,6 +8,7 @@
 #include "kernels/gpu/functors/elementwise.h"
 #include "kernels/gpu/functors/embedding.h"
 #include "kernels/gpu/functors/finish_conv.h"
+#include "kernels/gpu/functors/indexing.h"
 #include "kernels/gpu/functors/layer_norm.h"
 #include "kernels/gpu/functors/loss.h"
 #include "kernels/gpu/functors/moves.h"
@@ -159,9 +160,19 @@ using OtherEachFunctors =
                 Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
                 Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
 
+/// Elements chosen by indices and conditions.
+using IndexFunctors =
+    FunctorList<TakeAt<uint8_t>, TakeAt<uint16_t>, TakeAt<uint32_t>, TakeAt<uint64_t>,
+                Choose<uint8_t>, Choose<uint16_t>, Choose<uint32_t>, Choose<uint64_t>,
+                PutLast<uint8_t>, PutLast<uint16_t>, PutLast<uint32_t>, PutLast<uint64_t>,
+                AddLines<float>, AddLines<double>, AddLines<int32_t>, AddLines<int64_t>,
+                Triangle<uint8_t>, Triangle<uint16_t>, Triangle<uint32_t>, Triangle<uint64_t>,
+                SetEvery<uint8_t>, SetEvery<uint16_t>, SetEvery<uint32_t>, SetEvery<uint64_t>,
+                Multiplex<uint8_t>, Multiplex<uint16_t>, Multiplex<uint32_t>, Multiplex<uint64_t>>;
+
 /// Functors that compute one element.
-using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
-                            ValueFunctors, OtherEachFunctors>;
+using EachFunctors = Joined<IndexFunctors, MoveFunctors, BinaryFunctors, UnaryFunctors,
+                            UnaryGradients, RowUpdates, ValueFunctors, OtherEachFunctors>;
 
 /// Functors that compute one row.
 using RowFunctors = FunctorList<

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <vector>
+
+#include "kernels/gpu/functors/indexing.h"
+#include "kernels/gpu/ops/row_groups.h"
+#include "kernels/gpu/ops/walk.h"
+#include "kernels/gpu/ops/words.h"
+
+// Elements and lines of tensors that are chosen by indices.
+namespace millrace::gpu {
+
+/// An i32 or i64 tensor in device memory. The caller has checked its type.
+inline IndexValues index_values(const Tensor& index) {
+  return {index.raw(), index.dtype() == DType::kInt64};
+}
+
+/// What an index says about places in a tensor.
+struct Coordinates {
+  const Tensor* index;                  ///< i32 or i64
+  llvm::SmallVector<int64_t, 4> steps;  ///< elements that a coordinate of 1 stands for
+};
+/// to[i] = from[place], or with `puts` to[place] = from[i], where no two places are the same. The
+/// place is operand 0 of the box plus what the coordinates say; operand 1 is the first of them.
+/// Errors: rejects too many coordinates, as Box::walk(); element types without a size.
+Status take_elements(Device& device, const Box<2>& box, const Coordinates& c, const Tensor& from,
+                     Tensor& to, bool puts);
+
+/// Types that add_lines() takes.
+inline bool is_added(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kInt32 ||
+         dtype == DType::kInt64;
+}
+/// Adds lines of `width` elements to the rows of a matrix.
+/// \param rows      row of each line, in process memory
+/// \param replaces  rows that occur start as zero
+/// Errors: rejects other types than f32, f64, i32 and i64, and 2^31 elements; kResource.
+Status add_lines(Memory& memory, GroupedRows& grouped, llvm::ArrayRef<int64_t> rows,
+                 const Tensor& lines, int64_t width, Tensor& matrix, bool replaces);
+/// Sets rows of a matrix to their last line; lines == nullptr: to zeros. Errors: as add_lines(), of
+/// elements without a size.
+Status put_lines(Memory& memory, GroupedRows& grouped, llvm::ArrayRef<int64_t> rows,
+                 const Tensor* lines, int64_t width, Tensor& matrix);
+
+/// Copies the bytes of a tensor unless both have the same memory.
+Status copy_all(Device& device, const Tensor& from, Tensor& to);
+
+}  // namespace millrace::gpu
