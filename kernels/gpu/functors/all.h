@@ -14,12 +14,14 @@
 #include "kernels/gpu/functors/moves.h"
 #include "kernels/gpu/functors/norm.h"
 #include "kernels/gpu/functors/optimizer.h"
+#include "kernels/gpu/functors/order.h"
 #include "kernels/gpu/functors/plain_products.h"
 #include "kernels/gpu/functors/pool.h"
 #include "kernels/gpu/functors/reduce.h"
 #include "kernels/gpu/functors/rows.h"
 #include "kernels/gpu/functors/sequence.h"
 #include "kernels/gpu/functors/values.h"
+#include "kernels/gpu/functors/wide.h"
 
 /// The arithmetic of millrace's GPU kernels. A functor is a struct of numbers and pointers to
 /// device memory. Its call operator computes one element, or one row by a team of threads. Both the
@@ -170,25 +172,42 @@ using IndexFunctors =
                 SetEvery<uint8_t>, SetEvery<uint16_t>, SetEvery<uint32_t>, SetEvery<uint64_t>,
                 Multiplex<uint8_t>, Multiplex<uint16_t>, Multiplex<uint32_t>, Multiplex<uint64_t>>;
 
+/// Elementwise ops of f64, and of integers where few ops have them.
+using WideFunctors =
+    FunctorList<WideUnary<WideUnaryFormulas>, AnyBinary<WideQuotients, double, double>,
+                AnyBinary<IntegerFormulas, int32_t, int32_t>,
+                AnyBinary<IntegerFormulas, int64_t, int64_t>, AnyBinary<Comparisons, double, bool>,
+                AnyBinary<Comparisons, uint8_t, bool>, Binary<Modulo, float>,
+                Binary<FloorDivide, float>, ScaleIntegers<double>,
+                ByOneThread<WideSlopeSum<WideBinaryFormulas>>>;
+
 /// Functors that compute one element.
-using EachFunctors = Joined<IndexFunctors, MoveFunctors, BinaryFunctors, UnaryFunctors,
-                            UnaryGradients, RowUpdates, ValueFunctors, OtherEachFunctors>;
+using EachFunctors =
+    Joined<IndexFunctors, WideFunctors, FunctorList<PlaceInOrder>, MoveFunctors, BinaryFunctors,
+           UnaryFunctors, UnaryGradients, RowUpdates, ValueFunctors, OtherEachFunctors>;
+
+/// Orders of rows.
+using OrderFunctors = FunctorList<FindExtreme, FindInOrder>;
+/// Gradients of f64.
+using WideRowFunctors = FunctorList<WideSlopeSum<WideBinaryFormulas>>;
 
 /// Functors that compute one row.
-using RowFunctors = FunctorList<
-    SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy, NormSums, NormTraining,
-    NormBackwardSums, NormBackward, LayerNorm, LayerNormBackward, LayerNormSums,
-    ConvolveFilterGradient, Reduce<SumOf>, ReduceParts<SumOf>, Reduce<SumOfSquares>,
-    ReduceParts<SumOfSquares>, Reduce<RootOfSquares>, ReduceParts<RootOfSquares>,
-    Reduce<SumOfMagnitudes>, ReduceParts<SumOfMagnitudes>, Reduce<ProductOf>,
-    ReduceParts<ProductOf>, Reduce<LargestOf>, ReduceParts<LargestOf>, Reduce<SmallestOf>,
-    ReduceParts<SmallestOf>, BinarySlopeSum<Add, false>, BinarySlopeSum<Add, true>,
-    BinarySlopeSum<Subtract, false>, BinarySlopeSum<Subtract, true>,
-    BinarySlopeSum<Multiply, false>, BinarySlopeSum<Multiply, true>, BinarySlopeSum<Divide, false>,
-    BinarySlopeSum<Divide, true>, BinarySlopeSum<Larger, false>, BinarySlopeSum<Larger, true>,
-    BinarySlopeSum<Smaller, false>, BinarySlopeSum<Smaller, true>,
-    BinarySlopeSum<LargerNumber, false>, BinarySlopeSum<LargerNumber, true>,
-    BinarySlopeSum<SmallerNumber, false>, BinarySlopeSum<SmallerNumber, true>,
-    BinarySlopeSum<RaiseTo, false>, BinarySlopeSum<RaiseTo, true>>;
+using RowFunctors = Joined<
+    OrderFunctors, WideRowFunctors,
+    FunctorList<
+        SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy, NormSums, NormTraining,
+        NormBackwardSums, NormBackward, LayerNorm, LayerNormBackward, LayerNormSums,
+        ConvolveFilterGradient, Reduce<SumOf>, ReduceParts<SumOf>, Reduce<SumOfSquares>,
+        ReduceParts<SumOfSquares>, Reduce<RootOfSquares>, ReduceParts<RootOfSquares>,
+        Reduce<SumOfMagnitudes>, ReduceParts<SumOfMagnitudes>, Reduce<ProductOf>,
+        ReduceParts<ProductOf>, Reduce<LargestOf>, ReduceParts<LargestOf>, Reduce<SmallestOf>,
+        ReduceParts<SmallestOf>, BinarySlopeSum<Add, false>, BinarySlopeSum<Add, true>,
+        BinarySlopeSum<Subtract, false>, BinarySlopeSum<Subtract, true>,
+        BinarySlopeSum<Multiply, false>, BinarySlopeSum<Multiply, true>,
+        BinarySlopeSum<Divide, false>, BinarySlopeSum<Divide, true>, BinarySlopeSum<Larger, false>,
+        BinarySlopeSum<Larger, true>, BinarySlopeSum<Smaller, false>, BinarySlopeSum<Smaller, true>,
+        BinarySlopeSum<LargerNumber, false>, BinarySlopeSum<LargerNumber, true>,
+        BinarySlopeSum<SmallerNumber, false>, BinarySlopeSum<SmallerNumber, true>,
+        BinarySlopeSum<RaiseTo, false>, BinarySlopeSum<RaiseTo, true>>>;
 
 }  // namespace millrace::gpu

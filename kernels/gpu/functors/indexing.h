@@ -5,7 +5,7 @@
 #include "kernels/gpu/functors/walk.h"
 
 // Functors of ops that choose elements by indices or conditions, as words of 1, 2, 4 or 8 bytes.
-// Indices have been checked on the processor.
+// Indices have been checked on the processor, or the functor checks them.
 namespace millrace::gpu {
 
 /// Indices in device memory.
@@ -30,13 +30,24 @@ struct TakeAt {
   IndexValues index;          ///< coordinates
   int64_t steps[kMostDepth];  ///< elements that a coordinate of 1 stands for
   int32_t depth;              ///< coordinates of each index
+  int64_t limit;              ///< a coordinate outside [0, limit) makes NaN; 0: they were checked
   bool puts;                  ///< the place is in `to`
   Walk<2> walk;               ///< place without the index, and first coordinate
   constexpr void operator()(int64_t i) const {
     const auto at = walk.at(i);
     int64_t place = at.of[0];
-    for (int32_t d = 0; d < depth; ++d) place += index.at(at.of[1] + d) * steps[d];
-    if (puts) {
+    bool exists = true;
+    for (int32_t d = 0; d < depth; ++d) {
+      const int64_t coordinate = index.at(at.of[1] + d);
+      if (limit > 0 && (coordinate < 0 || coordinate >= limit)) {
+        exists = false;
+      } else {
+        place += coordinate * steps[d];
+      }
+    }
+    if (!exists) {
+      to[puts ? place : i] = static_cast<Word>(~Word{});
+    } else if (puts) {
       to[place] = from[i];
     } else {
       to[i] = from[place];

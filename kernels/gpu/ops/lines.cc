@@ -43,6 +43,7 @@ Status take_elements(Device& device, const Box<2>& box, const Coordinates& c, co
       take.index = index_values(*c.index);
       std::copy(c.steps.begin(), c.steps.end(), take.steps);
       take.depth = static_cast<int32_t>(c.steps.size());
+      take.limit = c.limit;
       take.puts = puts;
       take.walk = walk;
       return each(device, take, box.count());

@@ -19,6 +19,7 @@ inline IndexValues index_values(const Tensor& index) {
 struct Coordinates {
   const Tensor* index;                  ///< i32 or i64
   llvm::SmallVector<int64_t, 4> steps;  ///< elements that a coordinate of 1 stands for
+  int64_t limit = 0;                    ///< others than [0, limit) make NaN; 0: they were checked
 };
 /// to[i] = from[place], or with `puts` to[place] = from[i], where no two places are the same. The
 /// place is operand 0 of the box plus what the coordinates say; operand 1 is the first of them.
