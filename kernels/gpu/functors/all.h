@@ -20,6 +20,7 @@
 #include "kernels/gpu/functors/reduce.h"
 #include "kernels/gpu/functors/rows.h"
 #include "kernels/gpu/functors/sequence.h"
+#include "kernels/gpu/functors/totals.h"
 #include "kernels/gpu/functors/values.h"
 #include "kernels/gpu/functors/wide.h"
 
@@ -182,12 +183,13 @@ using WideFunctors =
                 ByOneThread<WideSlopeSum<WideBinaryFormulas>>>;
 
 /// Functors that compute one element.
-using EachFunctors =
-    Joined<IndexFunctors, WideFunctors, FunctorList<PlaceInOrder>, MoveFunctors, BinaryFunctors,
-           UnaryFunctors, UnaryGradients, RowUpdates, ValueFunctors, OtherEachFunctors>;
+using EachFunctors = Joined<IndexFunctors, WideFunctors,
+                            FunctorList<PlaceInOrder, TestValues, TotalSlope, DivideByNorm>,
+                            MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
+                            ValueFunctors, OtherEachFunctors>;
 
 /// Orders of rows.
-using OrderFunctors = FunctorList<FindExtreme, FindInOrder>;
+using OrderFunctors = FunctorList<FindExtreme, FindInOrder, TestRows, Total, DivideByNormGradient>;
 /// Gradients of f64.
 using WideRowFunctors = FunctorList<WideSlopeSum<WideBinaryFormulas>>;
 

@@ -44,6 +44,22 @@ struct Elements {
         return at<int64_t>(i);
     }
   }
+  /// Element i as f64; of i64, rounded.
+  [[nodiscard]] constexpr double real(int64_t i) const {
+    if (type == ElementType::kF32) return static_cast<double>(at<float>(i));
+    if (type == ElementType::kF64) return at<double>(i);
+    return static_cast<double>(key(i));
+  }
+  /// True for infinite numbers; the type has them.
+  [[nodiscard]] constexpr bool is_infinite(int64_t i) const {
+    const int64_t infinity = type == ElementType::kF32   ? 0x7F800000
+                             : type == ElementType::kF64 ? 0x7FF0000000000000
+                             : type == ElementType::kF16 ? 0x7C00
+                                                         : 0x7F80;
+    return key(i) == infinity || key(i) == -infinity;
+  }
+  /// True if the type has infinity and NaN.
+  [[nodiscard]] constexpr bool is_real() const { return type <= ElementType::kBf16; }
   /// to[place] = element i.
   constexpr void copy(int64_t i, void* to, int64_t place) const {
     switch (type) {

@@ -1,7 +1,6 @@
-#include "kernels/gpu/functors/order.h"
-
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/tensor/axis_view.h"
+#include "kernels/gpu/ops/element_types.h"
 #include "kernels/gpu/ops/host_call.h"
 #include "kernels/gpu/ops/lines.h"
 #include "kernels/registry.h"
@@ -11,32 +10,6 @@ namespace millrace::gpu {
 namespace {
 
 using kernels::AxisView;
-
-StatusOr<Elements> elements_of(const Tensor& tensor) {
-  const auto typed = [&](ElementType type) { return Elements{tensor.raw(), type}; };
-  switch (tensor.dtype()) {
-    case DType::kFloat32:
-      return typed(ElementType::kF32);
-    case DType::kFloat64:
-      return typed(ElementType::kF64);
-    case DType::kFloat16:
-      return typed(ElementType::kF16);
-    case DType::kBfloat16:
-      return typed(ElementType::kBf16);
-    case DType::kInt8:
-      return typed(ElementType::kI8);
-    case DType::kUint8:
-      return typed(ElementType::kU8);
-    case DType::kInt16:
-      return typed(ElementType::kI16);
-    case DType::kInt32:
-      return typed(ElementType::kI32);
-    case DType::kInt64:
-      return typed(ElementType::kI64);
-    default:
-      return refuse("the GPU kernel does not compare {}", describe(tensor));
-  }
-}
 
 // Errors: rejects an axis that is not there.
 StatusOr<AxisView> axis_view(const Tensor& x, int64_t axis) {
@@ -51,6 +24,7 @@ StatusOr<Kernel> find_extreme(const KernelSetup& op) {
                  axis = op.attr<int64_t>("axis"),
                  flatten = op.attr<bool>("flatten")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    if (from->dtype() == DType::kBool) return refuse("X {}", describe(*from));
     MILLRACE_ASSIGN_OR_RETURN(const Elements elements, elements_of(*from));
     const int64_t all[] = {from->numel()};
     AxisView view(all, 0);
@@ -94,6 +68,7 @@ StatusOr<Kernel> order_kernel(const KernelSetup& op, const OrderSettings& settin
                  indices = op.output("Indices"),
                  k_tensor = op.input("K")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    if (from->dtype() == DType::kBool) return refuse("X {}", describe(*from));
     MILLRACE_ASSIGN_OR_RETURN(const Elements elements, elements_of(*from));
     MILLRACE_ASSIGN_OR_RETURN(const AxisView view, axis_view(*from, settings.axis));
     int64_t k = settings.k == 0 ? view.size : settings.k;
