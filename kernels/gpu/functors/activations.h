@@ -422,6 +422,19 @@ struct Sign {
   [[nodiscard]] constexpr auto grad(auto /*v*/, auto /*dout*/) const { return 0.0F; }
 };
 
+/// A list of formulas.
+template <typename... F>
+struct Formulas {
+  static constexpr int32_t kCount = sizeof...(F);  ///< formulas
+};
+/// Formulas of ops with one operand.
+using UnaryFormulas =
+    Formulas<Relu, Relu6, LeakyRelu, ThresholdedRelu, HardShrink, SoftShrink, HardSigmoid,
+             HardSwish, Abs, Floor, Ceil, Round, Trunc, Sigmoid, LogSigmoid, Tanh, TanhShrink,
+             ScaledTanh, SoftSign, Softplus, SoftRelu, Elu, Celu, Selu, Silu, Swish, Mish, Gelu,
+             Erf, Exp, Expm1, Log, Log2, Log10, Log1p, Sqrt, Rsqrt, Square, Reciprocal, Sin, Cos,
+             Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Power, Clip, GeluTanh, Sign>;
+
 /// y = f(x). y may be x.
 template <typename Formula>
 struct Unary {

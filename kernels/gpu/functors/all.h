@@ -103,16 +103,9 @@ using BinaryFunctors = FunctorList<
     BinarySlope<SmallerNumber, false>, BinarySlope<SmallerNumber, true>,
     BinarySlope<RaiseTo, false>, BinarySlope<RaiseTo, true>>;
 
-/// Formulas of ops with one operand.
-using UnaryFormulas =
-    FunctorList<Relu, Relu6, LeakyRelu, ThresholdedRelu, HardShrink, SoftShrink, HardSigmoid,
-                HardSwish, Abs, Floor, Ceil, Round, Trunc, Sigmoid, LogSigmoid, Tanh, TanhShrink,
-                ScaledTanh, SoftSign, Softplus, SoftRelu, Elu, Celu, Selu, Silu, Swish, Mish, Gelu,
-                Erf, Exp, Expm1, Log, Log2, Log10, Log1p, Sqrt, Rsqrt, Square, Reciprocal, Sin, Cos,
-                Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Power, Clip, GeluTanh>;
 /// A template for each formula of a list.
-template <template <typename> class Template, typename... Formulas>
-FunctorList<Template<Formulas>...> applied(FunctorList<Formulas...>);
+template <template <typename> class Template, typename... F>
+FunctorList<Template<F>...> applied(Formulas<F...>);
 /// Ops with one operand, and their gradients.
 using UnaryFunctors = decltype(applied<Unary>(UnaryFormulas{}));
 using UnaryGradients = decltype(applied<Gradient>(UnaryFormulas{}));
@@ -157,10 +150,10 @@ using ValueFunctors =
 
 /// Others that compute one element.
 using OtherEachFunctors =
-    FunctorList<Unary<Sign>, Not, Fill, FillFrom, Scale, SumOfMany, EntropyGradient,
-                SoftmaxEntropyGradient, PoolForward, PoolFirstMaximum, PoolBackward, FinishConv,
-                NormInference, MultiplyElement, ConvolveOutput, ConvolveInputGradient, ClipByNorm,
-                Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
+    FunctorList<Not, Fill, FillFrom, Scale, SumOfMany, EntropyGradient, SoftmaxEntropyGradient,
+                PoolForward, PoolFirstMaximum, PoolBackward, FinishConv, NormInference,
+                MultiplyElement, ConvolveOutput, ConvolveInputGradient, ClipByNorm, Spread<SumOf>,
+                Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
                 Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
 
 /// Elements chosen by indices and conditions.
@@ -175,7 +168,7 @@ using IndexFunctors =
 
 /// Elementwise ops of f64, and of integers where few ops have them.
 using WideFunctors =
-    FunctorList<WideUnary<WideUnaryFormulas>, AnyBinary<WideQuotients, double, double>,
+    FunctorList<WideUnary<UnaryFormulas>, AnyBinary<WideQuotients, double, double>,
                 AnyBinary<IntegerFormulas, int32_t, int32_t>,
                 AnyBinary<IntegerFormulas, int64_t, int64_t>, AnyBinary<Comparisons, double, bool>,
                 AnyBinary<Comparisons, uint8_t, bool>, Binary<Modulo, float>,

@@ -148,8 +148,8 @@ struct FloorDivide {
   static constexpr T of(T x, T y) {
     if constexpr (std::is_integral_v<T>) {
       const T quotient = Divide::of(x, y);
-      return y != 0 && y != T(-1) && x % y != 0 && (x < 0) != (y < 0) ? static_cast<T>(quotient - 1)
-                                                                      : quotient;
+      const bool rounds = Modulo::of(x, y) != 0 && (x < 0) != (y < 0);
+      return rounds ? static_cast<T>(quotient - 1) : quotient;
     } else {
       return std::floor(x / y);
     }

@@ -28,7 +28,7 @@ struct TakeAt {
   const Word* from;           ///< start of the elements that are read
   Word* to;                   ///< start of the elements that are written
   IndexValues index;          ///< coordinates
-  int64_t steps[kMostDepth];  ///< elements that a coordinate of 1 stands for
+  int64_t steps[kMostDepth];  ///< distance of adjacent coordinates, in elements
   int32_t depth;              ///< coordinates of each index
   int64_t limit;              ///< a coordinate outside [0, limit) makes NaN; 0: they were checked
   bool puts;                  ///< the place is in `to`

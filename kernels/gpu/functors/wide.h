@@ -8,15 +8,9 @@
 #include "kernels/gpu/functors/broadcast.h"
 
 // Elementwise functors for types that are rare: f64, and integers where only some ops have them.
-// One functor has the formulas of a whole list and is told which one to use, so that they cost the
-// compilation of a few kernels.
+// One functor has the formulas of a whole list and gets the number of the one to use, so that they
+// cost the compilation of a few kernels.
 namespace millrace::gpu {
-
-/// A list of formulas.
-template <typename... F>
-struct Formulas {
-  static constexpr int32_t kCount = sizeof...(F);
-};
 
 /// A formula as a value.
 template <typename F>
@@ -100,19 +94,19 @@ struct AnyBinary {
 /// it was used for.
 template <typename List>
 struct WideSlopeSum {
-  const double* x;     ///< first operand; null if it is not read
-  const double* y;     ///< second operand
-  const double* dout;  ///< gradient of the result
-  double* to;          ///< gradient of the operand
-  Walk<3> kept;        ///< positions in x, y and dout by element of the operand
-  Walk<3> gone;        ///< the same by repetition, to be added
-  int64_t count;       ///< repetitions
   int32_t number;      ///< of the formula
   bool of_y;           ///< the operand is y
+  int64_t count;       ///< repetitions of each element of the operand
+  Walk<3> kept;        ///< positions in x, y and dout by element of the operand
+  Walk<3> gone;        ///< the same by repetition, to be added
+  const double* x;     ///< first operand; null if it is not read
+  const double* y;     ///< second operand; null if it is not read
+  const double* dout;  ///< gradient of the result
+  double* to;          ///< gradient of the operand
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
-    const auto start = kept.at(row);
     double sum = 0;
+    const auto start = kept.at(row);
     for (int64_t i = team.rank(); i < count; i += team.size()) {
       const auto at = gone.at(i);
       with_formula(List{}, number, [&](auto of) {
@@ -142,13 +136,6 @@ struct ByOneThread {
   constexpr void operator()(int64_t row) const { rows(SingleThread(), row); }
 };
 
-/// Formulas with one operand that have f64.
-using WideUnaryFormulas =
-    Formulas<Relu, Relu6, LeakyRelu, ThresholdedRelu, HardShrink, SoftShrink, HardSigmoid,
-             HardSwish, Abs, Floor, Ceil, Round, Trunc, Sigmoid, LogSigmoid, Tanh, TanhShrink,
-             ScaledTanh, SoftSign, Softplus, SoftRelu, Elu, Celu, Selu, Silu, Swish, Mish, Gelu,
-             Erf, Exp, Expm1, Log, Log2, Log10, Log1p, Sqrt, Rsqrt, Square, Reciprocal, Sin, Cos,
-             Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Power, Clip, GeluTanh, Sign>;
 /// Formulas with two operands that have f64, and gradients.
 using WideBinaryFormulas = Formulas<Add, Subtract, Multiply, Divide, Larger, Smaller, LargerNumber,
                                     SmallerNumber, RaiseTo>;

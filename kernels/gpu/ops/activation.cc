@@ -9,10 +9,10 @@ namespace {
 
 // The f64 kernel of a formula: its number and its attributes, which are floats.
 template <typename Formula>
-WideUnary<WideUnaryFormulas> wide_formula(const Formula& formula) {
-  constexpr int32_t kNumber = formula_number<Formula>(WideUnaryFormulas{});
-  static_assert(kNumber < WideUnaryFormulas::kCount, "add the formula to the list");
-  WideUnary<WideUnaryFormulas> wide{};
+WideUnary<UnaryFormulas> wide_formula(const Formula& formula) {
+  constexpr int32_t kNumber = formula_number<Formula>(UnaryFormulas{});
+  static_assert(kNumber < UnaryFormulas::kCount, "add the formula to the list");
+  WideUnary<UnaryFormulas> wide{};
   wide.number = kNumber;
   if constexpr (!std::is_empty_v<Formula>) {
     static_assert(sizeof(Formula) <= sizeof(wide.attributes));
@@ -29,7 +29,7 @@ Kernel apply_formula(const KernelSetup& op, const Formula& formula) {
     if (from->numel() != to->numel())
       return refuse("{} becomes {}", describe(*from), describe(*to));
     if (from->dtype() == DType::kFloat64) {
-      WideUnary<WideUnaryFormulas> wide = wide_formula(formula);
+      WideUnary<UnaryFormulas> wide = wide_formula(formula);
       wide.x = doubles(from);
       wide.y = doubles(to);
       return each(args.device, wide, from->numel());
@@ -52,7 +52,7 @@ Kernel apply_gradient(const KernelSetup& op, const Formula& formula, const char*
     if (dy->numel() != y->numel())
       return refuse("{} {} and Out@GRAD {} differ", slot, describe(*y), describe(*dy));
     if (y->dtype() == DType::kFloat64) {
-      WideUnary<WideUnaryFormulas> wide = wide_formula(formula);
+      WideUnary<UnaryFormulas> wide = wide_formula(formula);
       wide.x = slot == nullptr ? nullptr : doubles(y);
       wide.dout = doubles(dy);
       wide.y = doubles(to);

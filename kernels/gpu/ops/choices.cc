@@ -74,14 +74,14 @@ StatusOr<Kernel> gpu_where_grad(const KernelSetup& op) {
 }
 
 // Input and output slots of ops whose gradient does the same to the gradient.
-struct Slots {
+struct SameSlots {
   const char* in;
   const char* out;
 };
-constexpr Slots kForward{"X", "Out"};
-constexpr Slots kBackward{"Out@GRAD", "X@GRAD"};
+constexpr SameSlots kForward{"X", "Out"};
+constexpr SameSlots kBackward{"Out@GRAD", "X@GRAD"};
 
-template <const Slots& kSlots>
+template <const SameSlots& kSlots>
 StatusOr<Kernel> gpu_triangle(const KernelSetup& op) {
   return Kernel([&device = device_of(op), x = op.input(kSlots.in), out = op.output(kSlots.out),
                  diagonal = op.attr<int64_t>("diagonal"),
@@ -167,7 +167,7 @@ Status roll_boxes(Device& device, llvm::ArrayRef<int64_t> dims, const Dims& move
   return Ok();
 }
 
-template <const Slots& kSlots>
+template <const SameSlots& kSlots>
 StatusOr<Kernel> gpu_roll(const KernelSetup& op) {
   if (op.inputs("ShiftsTensor").count > 0) return refuse("shifts given by a tensor");
   return Kernel(

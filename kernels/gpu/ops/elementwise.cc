@@ -149,9 +149,9 @@ Status run_wide_slope(Device& device, const SlopeOperands& on, Tensor& to, const
                       bool of_y) {
   constexpr int32_t kNumber = formula_number<Formula>(WideBinaryFormulas{});
   static_assert(kNumber < WideBinaryFormulas::kCount, "add the formula to the list");
-  const WideSlopeSum<WideBinaryFormulas> sum{doubles(on.x), doubles(on.y), doubles(on.dout),
-                                             doubles(&to),  r.kept,        r.gone,
-                                             r.each,        kNumber,       of_y};
+  const WideSlopeSum<WideBinaryFormulas> sum{
+      kNumber,       of_y,          r.each,           r.kept,      r.gone,
+      doubles(on.x), doubles(on.y), doubles(on.dout), doubles(&to)};
   if (r.each == 1)
     return each(device, ByOneThread<WideSlopeSum<WideBinaryFormulas>>{sum}, to.numel());
   return r.side_by_side ? lanes(device, sum, to.numel()) : rows(device, sum, to.numel());

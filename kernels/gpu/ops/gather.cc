@@ -102,24 +102,24 @@ StatusOr<Kernel> pick_rows(const KernelSetup& op, const char* axis) {
 
 StatusOr<Kernel> pick_rows_grad(const KernelSetup& op, const char* axis) {
   MILLRACE_ASSIGN_OR_RETURN(const GpuPick pick, gpu_pick(op, axis));
-  return Kernel([pick, grouped = std::make_shared<GroupedRows>(), dout = op.input("Out@GRAD"),
-                 dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(dx);
-    if (to == nullptr) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(GpuPick::Picked p, pick.read(ctx, *to));
-    const auto count = static_cast<int64_t>(p.rows.size());
-    if (d->numel() != p.outer * count * p.inner || d->raw() == to->raw() ||
-        d->dtype() != to->dtype() || !is_added(d->dtype()) || d->numel() >= int64_t{1} << 31)
-      return refuse("Out@GRAD {}", describe(*d));
-    const int64_t size = to->dims()[p.axis];
-    for (int64_t o = 1; o < p.outer; ++o) {
-      for (int64_t i = 0; i < count; ++i)
-        p.rows.push_back(o * size + p.rows[static_cast<size_t>(i)]);
-    }
-    MILLRACE_RETURN_IF_ERROR(clear_elements(pick.memory->device(), *to));
-    return add_lines(*pick.memory, *grouped, p.rows, *d, p.inner, *to, /*replaces=*/true);
-  });
+  return index_gradient(
+      op, {"Index", "Out@GRAD", "X@GRAD"},
+      [pick, grouped = std::make_shared<GroupedRows>()](const KernelContext& ctx,
+                                                        const Tensor& /*index*/, const Tensor& d,
+                                                        Tensor& to) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(GpuPick::Picked p, pick.read(ctx, to));
+        const auto count = static_cast<int64_t>(p.rows.size());
+        if (d.numel() != p.outer * count * p.inner || !is_added(d.dtype()) ||
+            d.numel() >= int64_t{1} << 31)
+          return refuse("Out@GRAD {}", describe(d));
+        const int64_t size = to.dims()[p.axis];
+        for (int64_t o = 1; o < p.outer; ++o) {
+          for (int64_t i = 0; i < count; ++i)
+            p.rows.push_back(o * size + p.rows[static_cast<size_t>(i)]);
+        }
+        MILLRACE_RETURN_IF_ERROR(clear_elements(pick.memory->device(), to));
+        return add_lines(*pick.memory, *grouped, p.rows, d, p.inner, to, /*replaces=*/true);
+      });
 }
 
 StatusOr<Kernel> gpu_gather(const KernelSetup& op) {

@@ -65,20 +65,18 @@ StatusOr<Kernel> gpu_gather_nd(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> gpu_gather_nd_grad(const KernelSetup& op) {
-  return Kernel([&memory = memory_of(op), grouped = std::make_shared<GroupedRows>(),
-                 dout = op.input("Out@GRAD"), index_arg = op.input("Index"),
-                 dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(dx);
-    if (to == nullptr) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed_here(ctx, index_arg, "Index"));
-    MILLRACE_ASSIGN_OR_RETURN(const NamedRows named, named_rows(memory, *index, to->dims()));
-    if (d->dtype() != to->dtype() || d->raw() == to->raw() ||
-        d->numel() != static_cast<int64_t>(named.rows.size()) * named.width)
-      return refuse("Out@GRAD {}", describe(*d));
-    MILLRACE_RETURN_IF_ERROR(clear_elements(memory.device(), *to));
-    return add_lines(memory, *grouped, named.rows, *d, named.width, *to, /*replaces=*/false);
-  });
+  return index_gradient(
+      op, {"Index", "Out@GRAD", "X@GRAD"},
+      [&memory = memory_of(op), grouped = std::make_shared<GroupedRows>()](
+          const KernelContext& /*ctx*/, const Tensor& index, const Tensor& d,
+          Tensor& to) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const NamedRows named, named_rows(memory, index, to.dims()));
+        if (d.numel() != static_cast<int64_t>(named.rows.size()) * named.width ||
+            !is_added(d.dtype()))
+          return refuse("Out@GRAD {}", describe(d));
+        MILLRACE_RETURN_IF_ERROR(clear_elements(memory.device(), to));
+        return add_lines(memory, *grouped, named.rows, d, named.width, to, /*replaces=*/false);
+      });
 }
 
 // Rows of scatter: one number for each line of updates.
@@ -91,90 +89,85 @@ StatusOr<std::vector<int64_t>> scatter_rows(Memory& memory, const Tensor& ids, i
   return rows;
 }
 
-StatusOr<Kernel> gpu_scatter(const KernelSetup& op) {
-  return Kernel([&memory = memory_of(op), grouped = std::make_shared<GroupedRows>(),
-                 x = op.input("X"), ids_arg = op.input("Ids"), updates_arg = op.input("Updates"),
-                 out = op.output("Out"),
-                 overwrite = op.attr<bool>("overwrite")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const ids, needed_here(ctx, ids_arg, "Ids"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const lines, needed_here(ctx, updates_arg, "Updates"));
-    if (from->numel() == 0) return refuse("X {}", describe(*from));
-    MILLRACE_ASSIGN_OR_RETURN(const auto rows, scatter_rows(memory, *ids, from->dim(0)));
-    const int64_t width = from->numel() / from->dim(0);
-    Tensor& to = ctx.out(out);
-    if (to.dtype() != from->dtype() || to.numel() != from->numel() ||
-        lines->dtype() != from->dtype() || lines->raw() == to.raw() ||
-        lines->numel() != static_cast<int64_t>(rows.size()) * width || dtype_size(to.dtype()) > 8)
-      return refuse("Updates {} for X {}", describe(*lines), describe(*from));
-    if (overwrite) {
-      MILLRACE_RETURN_IF_ERROR(copy_all(memory.device(), *from, to));
-      return put_lines(memory, *grouped, rows, lines, width, to);
-    }
-    // checks the type before the copy: the op may write to X itself
-    if (!is_added(to.dtype())) return refuse("the GPU kernel does not add {}", describe(*lines));
-    MILLRACE_RETURN_IF_ERROR(copy_all(memory.device(), *from, to));
-    return add_lines(memory, *grouped, rows, *lines, width, to, /*replaces=*/true);
-  });
+// The rows of updates: of scatter, one number each; of scatter_nd_add, coordinates.
+StatusOr<NamedRows> rows_of_updates(Memory& memory, const Tensor& index, const Tensor& whole,
+                                    bool by_coordinates) {
+  if (by_coordinates) return named_rows(memory, index, whole.dims());
+  if (whole.numel() == 0) return refuse("X {}", describe(whole));
+  NamedRows named;
+  MILLRACE_ASSIGN_OR_RETURN(named.rows, scatter_rows(memory, index, whole.dim(0)));
+  named.width = whole.numel() / whole.dim(0);
+  named.steps = {named.width};
+  return named;
 }
 
-StatusOr<Kernel> gpu_scatter_grad(const KernelSetup& op) {
-  return Kernel([&memory = memory_of(op), grouped = std::make_shared<GroupedRows>(),
-                 ids_arg = op.input("Ids"), dout = op.input("Out@GRAD"), dx = op.output("X@GRAD"),
-                 dupdates = op.output("Updates@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const ids, needed_here(ctx, ids_arg, "Ids"));
-    if (d->numel() == 0 || dtype_size(d->dtype()) > 8) return refuse("Out@GRAD {}", describe(*d));
-    NamedRows named;
-    MILLRACE_ASSIGN_OR_RETURN(named.rows, scatter_rows(memory, *ids, d->dim(0)));
-    named.width = d->numel() / d->dim(0);
-    named.steps = {named.width};
-    Tensor* const to = ctx.find_out(dx);
-    if (to != nullptr && (to->dtype() != d->dtype() || to->dims() != d->dims()))
-      return refuse("X@GRAD {}", describe(*to));
-    if (Tensor* const updates = ctx.find_out(dupdates))
-      MILLRACE_RETURN_IF_ERROR(take_named(memory.device(), named, *ids, *d, *updates));
-    if (to == nullptr) return Ok();
-    MILLRACE_RETURN_IF_ERROR(copy_all(memory.device(), *d, *to));
-    return put_lines(memory, *grouped, named.rows, nullptr, named.width, *to);
-  });
-}
+// What updates do to rows that occur.
+enum class Effect : uint8_t { kReplaceByLast, kReplaceBySum, kAdd };
 
-StatusOr<Kernel> gpu_scatter_nd_add(const KernelSetup& op) {
-  return Kernel([&memory = memory_of(op), grouped = std::make_shared<GroupedRows>(),
-                 x = op.input("X"), index_arg = op.input("Index"),
-                 updates_arg = op.input("Updates"),
+StatusOr<Kernel> update_rows(const KernelSetup& op, const char* index_slot, Effect effect) {
+  return Kernel([&memory = memory_of(op), grouped = std::make_shared<GroupedRows>(), effect,
+                 x = op.input("X"), index_arg = op.input(index_slot), updates = op.input("Updates"),
                  out = op.output("Out")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed_here(ctx, index_arg, "Index"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const lines, needed_here(ctx, updates_arg, "Updates"));
-    MILLRACE_ASSIGN_OR_RETURN(const NamedRows named, named_rows(memory, *index, from->dims()));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed_here(ctx, index_arg, "indices"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const lines, needed_here(ctx, updates, "Updates"));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const NamedRows named,
+        rows_of_updates(memory, *index, *from, /*by_coordinates=*/effect == Effect::kAdd));
     Tensor& to = ctx.out(out);
-    if (to.dtype() != from->dtype() || to.numel() != from->numel() || !is_added(to.dtype()) ||
+    // everything is checked before the copy: the op may write to X itself
+    const bool fits =
+        effect == Effect::kReplaceByLast ? dtype_size(to.dtype()) <= 8 : is_added(to.dtype());
+    if (!fits || to.dtype() != from->dtype() || to.numel() != from->numel() ||
         lines->dtype() != from->dtype() || lines->raw() == to.raw() || named.width == 0 ||
         lines->numel() != static_cast<int64_t>(named.rows.size()) * named.width ||
         std::max(lines->numel(), to.numel()) >= kMostElements)
       return refuse("Updates {} for X {}", describe(*lines), describe(*from));
     MILLRACE_RETURN_IF_ERROR(copy_all(memory.device(), *from, to));
-    return add_lines(memory, *grouped, named.rows, *lines, named.width, to, /*replaces=*/false);
+    if (effect == Effect::kReplaceByLast)
+      return put_lines(memory, *grouped, named.rows, lines, named.width, to);
+    return add_lines(memory, *grouped, named.rows, *lines, named.width, to,
+                     effect == Effect::kReplaceBySum);
   });
 }
 
-StatusOr<Kernel> gpu_scatter_nd_add_grad(const KernelSetup& op) {
-  return Kernel([&memory = memory_of(op), index_arg = op.input("Index"),
-                 dout = op.input("Out@GRAD"), dx = op.output("X@GRAD"),
+// \param adds  updates were added: all of X has a gradient
+StatusOr<Kernel> update_rows_grad(const KernelSetup& op, const char* index_slot, bool adds) {
+  return Kernel([&memory = memory_of(op), grouped = std::make_shared<GroupedRows>(), adds,
+                 index_arg = op.input(index_slot), dout = op.input("Out@GRAD"),
+                 dx = op.output("X@GRAD"),
                  dupdates = op.output("Updates@GRAD")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
     Tensor* const to = ctx.find_out(dx);
-    if (to != nullptr && (to->dtype() != d->dtype() || to->dims() != d->dims()))
-      return refuse("X@GRAD {}", describe(*to));
-    if (Tensor* const updates = ctx.find_out(dupdates)) {
-      MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed_here(ctx, index_arg, "Index"));
-      MILLRACE_ASSIGN_OR_RETURN(const NamedRows named, named_rows(memory, *index, d->dims()));
-      MILLRACE_RETURN_IF_ERROR(take_named(memory.device(), named, *index, *d, *updates));
+    if ((to != nullptr && (to->dtype() != d->dtype() || to->dims() != d->dims())) ||
+        d->numel() >= kMostElements || dtype_size(d->dtype()) > 8)
+      return refuse("Out@GRAD {}", describe(*d));
+    NamedRows named;
+    Tensor* const updates = ctx.find_out(dupdates);
+    if (updates != nullptr || !adds) {
+      MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed_here(ctx, index_arg, "indices"));
+      MILLRACE_ASSIGN_OR_RETURN(named, rows_of_updates(memory, *index, *d, adds));
+      if (updates != nullptr)
+        MILLRACE_RETURN_IF_ERROR(take_named(memory.device(), named, *index, *d, *updates));
     }
-    return to == nullptr ? Ok() : copy_all(memory.device(), *d, *to);
+    if (to == nullptr) return Ok();
+    MILLRACE_RETURN_IF_ERROR(copy_all(memory.device(), *d, *to));
+    return adds ? Ok() : put_lines(memory, *grouped, named.rows, nullptr, named.width, *to);
   });
+}
+
+StatusOr<Kernel> gpu_scatter(const KernelSetup& op) {
+  return update_rows(op, "Ids",
+                     op.attr<bool>("overwrite") ? Effect::kReplaceByLast : Effect::kReplaceBySum);
+}
+StatusOr<Kernel> gpu_scatter_grad(const KernelSetup& op) {
+  return update_rows_grad(op, "Ids", /*adds=*/false);
+}
+StatusOr<Kernel> gpu_scatter_nd_add(const KernelSetup& op) {
+  return update_rows(op, "Index", Effect::kAdd);
+}
+StatusOr<Kernel> gpu_scatter_nd_add_grad(const KernelSetup& op) {
+  return update_rows_grad(op, "Index", /*adds=*/true);
 }
 
 // An index along one axis of a tensor: [outer, count, inner] positions.
@@ -234,9 +227,10 @@ struct AlongSlots {
   const char* whole;
   const char* part;
   const char* axis;  // null: the last dim
+  IndexSlots gradient;
 };
-constexpr AlongSlots kSampleSlots{"X", "Out", nullptr};
-constexpr AlongSlots kTakeSlots{"Input", "Result", "Axis"};
+constexpr AlongSlots kSampleSlots{"X", "Out", nullptr, {"Index", "Out@GRAD", "X@GRAD"}};
+constexpr AlongSlots kTakeSlots{"Input", "Result", "Axis", {"Index", "Result@GRAD", "Input@GRAD"}};
 
 template <const AlongSlots& kSlots>
 StatusOr<Kernel> gpu_take_along(const KernelSetup& op) {
@@ -256,23 +250,19 @@ StatusOr<Kernel> gpu_take_along(const KernelSetup& op) {
 template <const AlongSlots& kSlots>
 StatusOr<Kernel> gpu_take_along_grad(const KernelSetup& op) {
   const int64_t axis = kSlots.axis == nullptr ? -1 : op.attr<int64_t>(kSlots.axis);
-  const std::string grad = std::string(kSlots.part) + "@GRAD";
-  return Kernel(
-      [&memory = memory_of(op), grouped = std::make_shared<GroupedRows>(), axis,
-       index_arg = op.input("Index"), dout = op.input(grad),
-       dx = op.output(std::string(kSlots.whole) + "@GRAD")](const KernelContext& ctx) -> Status {
-        Tensor* const to = ctx.find_out(dx);
-        if (to == nullptr) return Ok();
-        MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "the gradient"));
-        MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed_here(ctx, index_arg, "Index"));
-        if (d->dtype() != to->dtype() || d->numel() != index->numel() || !is_added(d->dtype()) ||
-            d->raw() == to->raw() || (kSlots.axis == nullptr && to->dim(0) != index->dim(0)))
-          return refuse("the gradient {}", describe(*d));
-        MILLRACE_ASSIGN_OR_RETURN(const Along a, along(memory, *to, *index, axis));
-        MILLRACE_RETURN_IF_ERROR(clear_elements(memory.device(), *to));
-        return add_lines(memory, *grouped, a.places(index->dims()[static_cast<size_t>(a.axis)]), *d,
-                         1, *to, /*replaces=*/false);
-      });
+  return index_gradient(op, kSlots.gradient,
+                        [&memory = memory_of(op), grouped = std::make_shared<GroupedRows>(), axis](
+                            const KernelContext& /*ctx*/, const Tensor& index, const Tensor& d,
+                            Tensor& to) -> Status {
+                          if (d.numel() != index.numel() || !is_added(d.dtype()) ||
+                              (kSlots.axis == nullptr && to.dim(0) != index.dim(0)))
+                            return refuse("the gradient {}", describe(d));
+                          MILLRACE_ASSIGN_OR_RETURN(const Along a, along(memory, to, index, axis));
+                          MILLRACE_RETURN_IF_ERROR(clear_elements(memory.device(), to));
+                          return add_lines(memory, *grouped,
+                                           a.places(index.dims()[static_cast<size_t>(a.axis)]), d,
+                                           1, to, /*replaces=*/false);
+                        });
 }
 
 }  // namespace

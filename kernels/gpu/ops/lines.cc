@@ -19,7 +19,7 @@ Status add_lines_of(Device& device, const LineGroups& groups, int64_t count, con
               count);
 }
 
-Status check_lines(llvm::ArrayRef<int64_t> rows, int64_t width, const Tensor& matrix) {
+Status check_size_of(llvm::ArrayRef<int64_t> rows, int64_t width, const Tensor& matrix) {
   if (width > 0 && matrix.numel() < int64_t{1} << 31 &&
       static_cast<int64_t>(rows.size()) * width < int64_t{1} << 31)
     return Ok();
@@ -56,7 +56,7 @@ Status take_elements(Device& device, const Box<2>& box, const Coordinates& c, co
 Status add_lines(Memory& memory, GroupedRows& grouped, llvm::ArrayRef<int64_t> rows,
                  const Tensor& lines, int64_t width, Tensor& matrix, bool replaces) {
   if (rows.empty()) return Ok();
-  MILLRACE_RETURN_IF_ERROR(check_lines(rows, width, matrix));
+  MILLRACE_RETURN_IF_ERROR(check_size_of(rows, width, matrix));
   MILLRACE_RETURN_IF_ERROR(grouped.make(memory, rows, -1));
   const LineGroups groups = line_groups(grouped, width);
   const int64_t count = grouped.count() * width;
@@ -78,7 +78,7 @@ Status add_lines(Memory& memory, GroupedRows& grouped, llvm::ArrayRef<int64_t> r
 Status put_lines(Memory& memory, GroupedRows& grouped, llvm::ArrayRef<int64_t> rows,
                  const Tensor* lines, int64_t width, Tensor& matrix) {
   if (rows.empty()) return Ok();
-  MILLRACE_RETURN_IF_ERROR(check_lines(rows, width, matrix));
+  MILLRACE_RETURN_IF_ERROR(check_size_of(rows, width, matrix));
   MILLRACE_RETURN_IF_ERROR(grouped.make(memory, rows, -1));
   return with_word(dtype_size(matrix.dtype()), [&](auto word) -> Status {
     using Word = decltype(word);

@@ -18,7 +18,7 @@ inline IndexValues index_values(const Tensor& index) {
 /// What an index says about places in a tensor.
 struct Coordinates {
   const Tensor* index;                  ///< i32 or i64
-  llvm::SmallVector<int64_t, 4> steps;  ///< elements that a coordinate of 1 stands for
+  llvm::SmallVector<int64_t, 4> steps;  ///< distance of adjacent coordinates, in elements
   int64_t limit = 0;                    ///< others than [0, limit) make NaN; 0: they were checked
 };
 /// to[i] = from[place], or with `puts` to[place] = from[i], where no two places are the same. The
@@ -42,6 +42,30 @@ Status add_lines(Memory& memory, GroupedRows& grouped, llvm::ArrayRef<int64_t> r
 /// elements without a size.
 Status put_lines(Memory& memory, GroupedRows& grouped, llvm::ArrayRef<int64_t> rows,
                  const Tensor* lines, int64_t width, Tensor& matrix);
+
+/// Slots of a gradient op whose forward op reads an index.
+struct IndexSlots {
+  const char* index;  ///< i32 or i64
+  const char* dout;   ///< gradient of the result
+  const char* dx;     ///< gradient of the operand
+};
+/// Its kernel: body(ctx, index, dout, dx) returns a Status; dx has the type of dout and other
+/// memory. Nothing is computed if dx is not requested.
+template <typename Body>
+Kernel index_gradient(const KernelSetup& op, const IndexSlots& slots, Body body) {
+  return Kernel([slots, index = op.input(slots.index), dout = op.input(slots.dout),
+                 dx = op.output(slots.dx),
+                 body = std::move(body)](const KernelContext& ctx) -> Status {
+    Tensor* const to = ctx.find_out(dx);
+    if (to == nullptr) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, slots.dout));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const numbers, needed_here(ctx, index, slots.index));
+    if (!to->initialized() || d->dtype() != to->dtype() ||
+        (d->raw() == to->raw() && d->bytes() > 0))
+      return refuse("{} {} for {}", slots.dout, describe(*d), describe(*to));
+    return body(ctx, *numbers, *d, *to);
+  });
+}
 
 /// Copies the bytes of a tensor unless both have the same memory.
 Status copy_all(Device& device, const Tensor& from, Tensor& to);

@@ -11,6 +11,11 @@ namespace {
 
 using kernels::AxisView;
 
+StatusOr<Elements> numbers_of(const Tensor& x) {
+  if (x.dtype() == DType::kBool) return refuse("X {}", describe(x));
+  return elements_of(x);
+}
+
 // Errors: rejects an axis that is not there.
 StatusOr<AxisView> axis_view(const Tensor& x, int64_t axis) {
   StatusOr<int64_t> at = kernels::axis_of(axis, x.rank());
@@ -24,8 +29,7 @@ StatusOr<Kernel> find_extreme(const KernelSetup& op) {
                  axis = op.attr<int64_t>("axis"),
                  flatten = op.attr<bool>("flatten")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    if (from->dtype() == DType::kBool) return refuse("X {}", describe(*from));
-    MILLRACE_ASSIGN_OR_RETURN(const Elements elements, elements_of(*from));
+    MILLRACE_ASSIGN_OR_RETURN(const Elements elements, numbers_of(*from));
     const int64_t all[] = {from->numel()};
     AxisView view(all, 0);
     if (!flatten) {
@@ -50,7 +54,7 @@ struct OrderSettings {
   bool only_last = false;  // the result is the k-th
 };
 
-Status run_order(Device& device, const OrderedRows& ordered, const AxisView& view) {
+Status launch_sorted(Device& device, const OrderedRows& ordered, const AxisView& view) {
   constexpr int64_t kFew = 32;              // positions that are looked for one by one
   constexpr int64_t kMostCompared = 32768;  // elements of a row of which all pairs are compared
   const int64_t count = view.outer * view.inner;
@@ -63,13 +67,12 @@ Status run_order(Device& device, const OrderedRows& ordered, const AxisView& vie
   return each(device, PlaceInOrder{ordered}, count * view.size);
 }
 
-StatusOr<Kernel> order_kernel(const KernelSetup& op, const OrderSettings& settings) {
+StatusOr<Kernel> sorting(const KernelSetup& op, const OrderSettings& settings) {
   return Kernel([&memory = memory_of(op), settings, x = op.input("X"), out = op.output("Out"),
                  indices = op.output("Indices"),
                  k_tensor = op.input("K")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    if (from->dtype() == DType::kBool) return refuse("X {}", describe(*from));
-    MILLRACE_ASSIGN_OR_RETURN(const Elements elements, elements_of(*from));
+    MILLRACE_ASSIGN_OR_RETURN(const Elements elements, numbers_of(*from));
     MILLRACE_ASSIGN_OR_RETURN(const AxisView view, axis_view(*from, settings.axis));
     int64_t k = settings.k == 0 ? view.size : settings.k;
     if (k_tensor) {
@@ -95,57 +98,54 @@ StatusOr<Kernel> order_kernel(const KernelSetup& op, const OrderSettings& settin
     if (to.numel() != count || to_indices.numel() != count || to.dtype() != from->dtype() ||
         to_indices.dtype() != DType::kInt64 || to.raw() == from->raw())
       return refuse("{} becomes {}", describe(*from), describe(to));
-    return run_order(memory.device(),
-                     {elements, to.raw(), reinterpret_cast<int64_t*>(to_indices.raw()), view.size,
-                      view.inner, first, k - first, settings.largest},
-                     view);
+    return launch_sorted(memory.device(),
+                         {elements, to.raw(), reinterpret_cast<int64_t*>(to_indices.raw()),
+                          view.size, view.inner, first, k - first, settings.largest},
+                         view);
   });
 }
 
 StatusOr<Kernel> gpu_argsort(const KernelSetup& op) {
-  return order_kernel(op, {op.attr<int64_t>("axis"), 0, op.attr<bool>("descending"), false});
+  return sorting(op, {op.attr<int64_t>("axis"), 0, op.attr<bool>("descending"), false});
 }
 StatusOr<Kernel> gpu_top_k(const KernelSetup& op) {
-  return order_kernel(op, {-1, op.attr<int64_t>("k"), true, false});
+  return sorting(op, {-1, op.attr<int64_t>("k"), true, false});
 }
 StatusOr<Kernel> gpu_top_k_v2(const KernelSetup& op) {
-  return order_kernel(
+  return sorting(
       op, {op.attr<int64_t>("axis"), op.attr<int64_t>("k"), op.attr<bool>("largest"), false});
 }
 StatusOr<Kernel> gpu_kthvalue(const KernelSetup& op) {
-  return order_kernel(op, {op.attr<int64_t>("axis"), op.attr<int64_t>("k"), false, true});
+  return sorting(op, {op.attr<int64_t>("axis"), op.attr<int64_t>("k"), false, true});
 }
 
 // The gradient goes to the positions in Indices, which differ within a row.
-StatusOr<Kernel> order_grad(const KernelSetup& op, int64_t axis) {
-  return Kernel([&device = device_of(op), axis, indices = op.input("Indices"),
-                 dout = op.input("Out@GRAD"),
-                 dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(dx);
-    if (to == nullptr) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const at, needed_here(ctx, indices, "Indices"));
-    MILLRACE_ASSIGN_OR_RETURN(const AxisView view, axis_view(*to, axis));
-    const int64_t count = view.outer * view.inner;
-    if (count == 0 || d->numel() != at->numel() || d->numel() % count != 0 ||
-        d->dtype() != to->dtype() || d->raw() == to->raw() || dtype_size(d->dtype()) > 8 ||
-        (at->dtype() != DType::kInt64 && at->dtype() != DType::kInt32))
-      return refuse("Out@GRAD {}", describe(*d));
-    const int64_t kept = d->numel() / count;
-    Box<2> box;
-    box.push(view.outer, {view.size * view.inner, kept * view.inner});
-    box.push(kept, {0, view.inner});
-    box.push(view.inner, {1, 1});
-    MILLRACE_RETURN_IF_ERROR(box.walk().status());
-    MILLRACE_RETURN_IF_ERROR(clear_elements(device, *to));
-    return take_elements(device, box, {at, {view.inner}, view.size}, *d, *to, /*puts=*/true);
-  });
+StatusOr<Kernel> grad_along(const KernelSetup& op, int64_t axis) {
+  return index_gradient(
+      op, {"Indices", "Out@GRAD", "X@GRAD"},
+      [&device = device_of(op), axis](const KernelContext& /*ctx*/, const Tensor& at,
+                                      const Tensor& d, Tensor& to) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const AxisView view, axis_view(to, axis));
+        const int64_t count = view.outer * view.inner;
+        if (count == 0 || d.numel() != at.numel() || d.numel() % count != 0 ||
+            dtype_size(d.dtype()) > 8 ||
+            (at.dtype() != DType::kInt64 && at.dtype() != DType::kInt32))
+          return refuse("Out@GRAD {}", describe(d));
+        const int64_t kept = d.numel() / count;
+        Box<2> box;
+        box.push(view.outer, {view.size * view.inner, kept * view.inner});
+        box.push(kept, {0, view.inner});
+        box.push(view.inner, {1, 1});
+        MILLRACE_RETURN_IF_ERROR(box.walk().status());
+        MILLRACE_RETURN_IF_ERROR(clear_elements(device, to));
+        return take_elements(device, box, {&at, {view.inner}, view.size}, d, to, /*puts=*/true);
+      });
 }
 StatusOr<Kernel> gpu_last_axis_grad(const KernelSetup& op) {
-  return order_grad(op, -1);
+  return grad_along(op, -1);
 }
 StatusOr<Kernel> gpu_axis_grad(const KernelSetup& op) {
-  return order_grad(op, op.attr<int64_t>("axis"));
+  return grad_along(op, op.attr<int64_t>("axis"));
 }
 
 }  // namespace

@@ -64,12 +64,12 @@ StatusOr<Kernel> test_axes(const KernelSetup& op) {
 }
 
 // A reduction whose rule has numbers, with the dims that it reduces.
-struct NormSettings {
+struct AxisTotal {
   Axes axes;  // empty: all
   TotalSettings total;
 };
 
-StatusOr<Kernel> norm_forward(const KernelSetup& op, NormSettings settings) {
+StatusOr<Kernel> norm_forward(const KernelSetup& op, AxisTotal settings) {
   return Kernel([&device = device_of(op), s = std::move(settings), x = op.input("X"),
                  out = op.output("Out")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
@@ -82,7 +82,7 @@ StatusOr<Kernel> norm_forward(const KernelSetup& op, NormSettings settings) {
   });
 }
 
-StatusOr<Kernel> norm_backward(const KernelSetup& op, NormSettings settings) {
+StatusOr<Kernel> norm_backward(const KernelSetup& op, AxisTotal settings) {
   return Kernel([&device = device_of(op), s = std::move(settings), x = op.input("X"),
                  out = op.input("Out"), dout = op.input("Out@GRAD"),
                  dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
@@ -100,7 +100,7 @@ StatusOr<Kernel> norm_backward(const KernelSetup& op, NormSettings settings) {
   });
 }
 
-NormSettings log_sum_settings(const KernelSetup& op) {
+AxisTotal log_sum_settings(const KernelSetup& op) {
   return {op.attr<bool>("reduce_all") ? Axes() : op.attr<Axes>("axis"), {TotalRule::kLogSum}};
 }
 StatusOr<Kernel> gpu_logsumexp(const KernelSetup& op) {
@@ -110,7 +110,7 @@ StatusOr<Kernel> gpu_logsumexp_grad(const KernelSetup& op) {
   return norm_backward(op, log_sum_settings(op));
 }
 
-NormSettings p_norm_settings(const KernelSetup& op) {
+AxisTotal p_norm_settings(const KernelSetup& op) {
   return {op.attr<bool>("asvector") ? Axes() : Axes{op.attr<int32_t>("axis")},
           {TotalRule::kNorm, op.attr<float>("porder"), op.attr<float>("epsilon")}};
 }
