@@ -11,68 +11,71 @@
 // processor gives but for rounding, also at the bends of piecewise functions and for NaN.
 namespace millrace::gpu {
 
-/// x limited to [low, high]; NaN stays NaN.
-constexpr float between(float x, float low, float high) {
-  const float above = x < low ? low : x;
-  return above > high ? high : above;
+/// A number in the type of x: formulas compute in f32 and f64.
+template <typename T>
+constexpr T like(T /*x*/, double number) {
+  return static_cast<T>(number);
 }
-constexpr float logistic(float x) {
+/// x limited to [low, high]; NaN stays NaN.
+constexpr auto between(auto x, float low, float high) {
+  const auto above = x < low ? static_cast<decltype(x)>(low) : x;
+  return above > high ? static_cast<decltype(above)>(high) : above;
+}
+constexpr auto logistic(auto x) {
   return 1.0F / (1.0F + std::exp(-x));
 }
 /// log(1 + exp(x)) without overflow.
-constexpr float softplus_of(float x) {
+constexpr auto softplus_of(auto x) {
   return (x > 0.0F ? x : 0.0F) + std::log1p(std::exp(-std::abs(x)));
 }
 
 // Piecewise linear functions.
 /// NaN becomes 0. Op relu; the gradient reads the result.
 struct Relu {
-  [[nodiscard]] constexpr float of(float x) const { return x > 0.0F ? x : 0.0F; }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return v > 0.0F ? dout : 0.0F; }
+  [[nodiscard]] constexpr auto of(auto x) const { return x > 0.0F ? x : 0.0F; }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return v > 0.0F ? dout : 0.0F; }
 };
 /// Op relu6; the gradient reads the result.
 struct Relu6 {
   float threshold;  ///< bound of the curve
-  [[nodiscard]] constexpr float of(float x) const { return between(x, 0.0F, threshold); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return between(x, 0.0F, threshold); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return v > 0.0F && v < threshold ? dout : 0.0F;
   }
 };
 /// Op leaky_relu; the gradient reads x.
 struct LeakyRelu {
   float alpha;  ///< slope or scale below 0
-  [[nodiscard]] constexpr float of(float x) const {
+  [[nodiscard]] constexpr auto of(auto x) const {
     return alpha < 1.0F ? (x > alpha * x ? x : alpha * x) : (x < alpha * x ? x : alpha * x);
   }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return v < 0.0F ? alpha * dout : dout;
   }
 };
 /// Op thresholded_relu; the gradient reads x.
 struct ThresholdedRelu {
   float threshold;  ///< bound of the curve
-  [[nodiscard]] constexpr float of(float x) const { return x <= threshold ? 0.0F : x; }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
-    return v > threshold ? dout : 0.0F;
-  }
+  [[nodiscard]] constexpr auto of(auto x) const { return x <= threshold ? 0.0F : x; }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return v > threshold ? dout : 0.0F; }
 };
 /// Op hard_shrink; the gradient reads x.
 struct HardShrink {
   float threshold;  ///< bound of the curve
-  [[nodiscard]] constexpr float of(float x) const {
+  [[nodiscard]] constexpr auto of(auto x) const {
     return x >= -threshold && x <= threshold ? 0.0F : x;
   }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return v < -threshold || v > threshold ? dout : 0.0F;
   }
 };
 /// Op softshrink; the gradient reads x.
 struct SoftShrink {
   float lambda;  ///< half the width of the zero range
-  [[nodiscard]] constexpr float of(float x) const {
+  [[nodiscard]] constexpr auto of(auto x) const {
     return x < -lambda ? x + lambda : (x <= lambda ? 0.0F : x - lambda);
   }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return v < -lambda || v > lambda ? dout : 0.0F;
   }
 };
@@ -80,10 +83,8 @@ struct SoftShrink {
 struct HardSigmoid {
   float slope;   ///< of the line
   float offset;  ///< of the line at 0
-  [[nodiscard]] constexpr float of(float x) const {
-    return between(x * slope + offset, 0.0F, 1.0F);
-  }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return between(x * slope + offset, 0.0F, 1.0F); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return v > 0.0F && v < 1.0F ? dout * slope : 0.0F;
   }
 };
@@ -92,10 +93,10 @@ struct HardSwish {
   float threshold;  ///< bound of the curve
   float scale;      ///< factor of the result
   float offset;     ///< of the line at 0
-  [[nodiscard]] constexpr float of(float x) const {
+  [[nodiscard]] constexpr auto of(auto x) const {
     return x * between(x + offset, 0.0F, threshold) / scale;
   }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return v + offset > 0.0F
                ? dout * (v + offset < threshold ? (v + v + offset) / scale : threshold / scale)
                : 0.0F;
@@ -103,52 +104,52 @@ struct HardSwish {
 };
 /// Op abs; the gradient reads x.
 struct Abs {
-  [[nodiscard]] constexpr float of(float x) const { return x < 0.0F ? -x : (x == 0.0F ? 0.0F : x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return x < 0.0F ? -x : (x == 0.0F ? 0.0F : x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return v > 0.0F ? dout : (v < 0.0F ? -dout : 0.0F);
   }
 };
 /// Op floor; the gradient reads nothing.
 struct Floor {
-  [[nodiscard]] constexpr float of(float x) const { return std::floor(x); }
-  [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::floor(x); }
+  [[nodiscard]] constexpr auto grad(auto /*v*/, auto /*dout*/) const { return 0.0F; }
 };
 /// Op ceil; the gradient reads nothing.
 struct Ceil {
-  [[nodiscard]] constexpr float of(float x) const { return std::ceil(x); }
-  [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::ceil(x); }
+  [[nodiscard]] constexpr auto grad(auto /*v*/, auto /*dout*/) const { return 0.0F; }
 };
 /// Op round; the gradient reads nothing.
 struct Round {
-  [[nodiscard]] constexpr float of(float x) const { return std::round(x); }
-  [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::round(x); }
+  [[nodiscard]] constexpr auto grad(auto /*v*/, auto /*dout*/) const { return 0.0F; }
 };
 /// Op trunc; the gradient reads nothing.
 struct Trunc {
-  [[nodiscard]] constexpr float of(float x) const { return std::trunc(x); }
-  [[nodiscard]] constexpr float grad(float /*v*/, float /*dout*/) const { return 0.0F; }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::trunc(x); }
+  [[nodiscard]] constexpr auto grad(auto /*v*/, auto /*dout*/) const { return 0.0F; }
 };
 
 // Smooth functions of networks.
 /// Op sigmoid; the gradient reads the result.
 struct Sigmoid {
-  [[nodiscard]] constexpr float of(float x) const { return logistic(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * (1.0F - v) * v; }
+  [[nodiscard]] constexpr auto of(auto x) const { return logistic(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * (1.0F - v) * v; }
 };
 /// Op logsigmoid; the gradient reads x.
 struct LogSigmoid {
-  [[nodiscard]] constexpr float of(float x) const { return -softplus_of(-x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * logistic(-v); }
+  [[nodiscard]] constexpr auto of(auto x) const { return -softplus_of(-x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * logistic(-v); }
 };
 /// Op tanh; the gradient reads the result.
 struct Tanh {
-  [[nodiscard]] constexpr float of(float x) const { return std::tanh(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * (1.0F - v * v); }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::tanh(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * (1.0F - v * v); }
 };
 /// Op tanh_shrink; the gradient reads x.
 struct TanhShrink {
-  [[nodiscard]] constexpr float of(float x) const { return x - std::tanh(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return x - std::tanh(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout * std::tanh(v) * std::tanh(v);
   }
 };
@@ -156,15 +157,15 @@ struct TanhShrink {
 struct ScaledTanh {
   float a;  ///< factor of x
   float b;  ///< factor of the result
-  [[nodiscard]] constexpr float of(float x) const { return b * std::tanh(a * x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return b * std::tanh(a * x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout * a * b * (1.0F - std::tanh(a * v) * std::tanh(a * v));
   }
 };
 /// Op softsign; the gradient reads x.
 struct SoftSign {
-  [[nodiscard]] constexpr float of(float x) const { return x / (1.0F + std::abs(x)); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return x / (1.0F + std::abs(x)); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout / ((1.0F + std::abs(v)) * (1.0F + std::abs(v)));
   }
 };
@@ -172,10 +173,10 @@ struct SoftSign {
 struct Softplus {
   float beta;       ///< factor of x within the function
   float threshold;  ///< bound of the curve
-  [[nodiscard]] constexpr float of(float x) const {
+  [[nodiscard]] constexpr auto of(auto x) const {
     return beta * x > threshold ? x : softplus_of(beta * x) / beta;
   }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return beta * v > threshold ? dout : dout * logistic(beta * v);
   }
 };
@@ -183,28 +184,28 @@ struct Softplus {
 /// Op soft_relu; the gradient reads the result.
 struct SoftRelu {
   float threshold;  ///< bound of the curve
-  [[nodiscard]] constexpr float of(float x) const {
+  [[nodiscard]] constexpr auto of(auto x) const {
     return softplus_of(between(x, -threshold, threshold));
   }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return v > -threshold && v < threshold ? dout * -std::expm1(-v) : 0.0F;
   }
 };
 /// Op elu; the gradient reads x.
 struct Elu {
   float alpha;  ///< slope or scale below 0
-  [[nodiscard]] constexpr float of(float x) const { return x > 0.0F ? x : alpha * std::expm1(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return x > 0.0F ? x : alpha * std::expm1(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return v > 0.0F ? dout : dout * alpha * std::exp(v);
   }
 };
 /// Op celu; the gradient reads x.
 struct Celu {
   float alpha;  ///< slope or scale below 0
-  [[nodiscard]] constexpr float of(float x) const {
+  [[nodiscard]] constexpr auto of(auto x) const {
     return x > 0.0F ? x : alpha * std::expm1(x / alpha);
   }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return v > 0.0F ? dout : dout * std::exp(v / alpha);
   }
 };
@@ -212,183 +213,183 @@ struct Celu {
 struct Selu {
   float scale;  ///< factor of the result
   float alpha;  ///< slope or scale below 0
-  [[nodiscard]] constexpr float of(float x) const {
+  [[nodiscard]] constexpr auto of(auto x) const {
     return scale * (x > 0.0F ? x : alpha * std::expm1(x));
   }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout * (v > 0.0F ? scale : v + scale * alpha);
   }
 };
 /// Op silu; the gradient reads x.
 struct Silu {
-  [[nodiscard]] constexpr float of(float x) const { return x * logistic(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return x * logistic(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout * logistic(v) * (1.0F + v * (1.0F - logistic(v)));
   }
 };
 /// Op swish; the gradient reads x.
 struct Swish {
   float beta;  ///< factor of x within the function
-  [[nodiscard]] constexpr float of(float x) const { return x * logistic(beta * x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return x * logistic(beta * x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout * logistic(beta * v) * (1.0F + beta * v * (1.0F - logistic(beta * v)));
   }
 };
 /// Op mish; the gradient reads x.
 struct Mish {
   float threshold;  ///< bound of the curve
-  [[nodiscard]] constexpr float plus(float x) const { return x > threshold ? x : softplus_of(x); }
-  [[nodiscard]] constexpr float of(float x) const { return x * std::tanh(plus(x)); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto plus(auto x) const { return x > threshold ? x : softplus_of(x); }
+  [[nodiscard]] constexpr auto of(auto x) const { return x * std::tanh(plus(x)); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout * (std::tanh(plus(v)) -
                    v * (1.0F - std::tanh(plus(v)) * std::tanh(plus(v))) * std::expm1(-plus(v)));
   }
 };
 struct Gelu {
-  [[nodiscard]] constexpr float of(float x) const {
-    return 0.5F * x * (1.0F + std::erf(x * 0.70710678118654752440F));
+  [[nodiscard]] constexpr auto of(auto x) const {
+    return 0.5F * x * (1.0F + std::erf(x * like(x, 0.70710678118654752440)));
   }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
-    return dout * (0.5F * (1.0F + std::erf(v * 0.70710678118654752440F)) +
-                   v * 0.39894228040143267794F * std::exp(-0.5F * v * v));
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
+    return dout * (0.5F * (1.0F + std::erf(v * like(v, 0.70710678118654752440))) +
+                   v * like(v, 0.39894228040143267794) * std::exp(-0.5F * v * v));
   }
 };
 /// Op erf; the gradient reads x.
 struct Erf {
-  [[nodiscard]] constexpr float of(float x) const { return std::erf(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
-    return dout * 1.12837916709551257390F * std::exp(-(v * v));
+  [[nodiscard]] constexpr auto of(auto x) const { return std::erf(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
+    return dout * like(v, 1.12837916709551257390) * std::exp(-(v * v));
   }
 };
 
 // Powers, logarithms and trigonometry.
 /// Op exp; the gradient reads the result.
 struct Exp {
-  [[nodiscard]] constexpr float of(float x) const { return std::exp(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * v; }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::exp(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * v; }
 };
 /// Op expm1; the gradient reads the result.
 struct Expm1 {
-  [[nodiscard]] constexpr float of(float x) const { return std::expm1(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * v + dout; }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::expm1(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * v + dout; }
 };
 /// Op log; the gradient reads x.
 struct Log {
-  [[nodiscard]] constexpr float of(float x) const { return std::log(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / v; }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::log(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout / v; }
 };
 /// Op log2; the gradient reads x.
 struct Log2 {
-  [[nodiscard]] constexpr float of(float x) const { return std::log2(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
-    return dout / (v * 0.69314718055994530942F);
+  [[nodiscard]] constexpr auto of(auto x) const { return std::log2(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
+    return dout / (v * like(v, 0.69314718055994530942));
   }
 };
 /// Op log10; the gradient reads x.
 struct Log10 {
-  [[nodiscard]] constexpr float of(float x) const { return std::log10(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
-    return dout / (v * 2.30258509299404568402F);
+  [[nodiscard]] constexpr auto of(auto x) const { return std::log10(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
+    return dout / (v * like(v, 2.30258509299404568402));
   }
 };
 /// Op log1p; the gradient reads x.
 struct Log1p {
-  [[nodiscard]] constexpr float of(float x) const { return std::log1p(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / (v + 1.0F); }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::log1p(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout / (v + 1.0F); }
 };
 /// Op sqrt; the gradient reads the result.
 struct Sqrt {
-  [[nodiscard]] constexpr float of(float x) const { return std::sqrt(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return 0.5F * dout / v; }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::sqrt(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return 0.5F * dout / v; }
 };
 /// Op rsqrt; the gradient reads the result.
 struct Rsqrt {
-  [[nodiscard]] constexpr float of(float x) const { return 1.0F / std::sqrt(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return -0.5F * dout * v * v * v; }
+  [[nodiscard]] constexpr auto of(auto x) const { return 1.0F / std::sqrt(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return -0.5F * dout * v * v * v; }
 };
 /// Op square; the gradient reads x.
 struct Square {
-  [[nodiscard]] constexpr float of(float x) const { return x * x; }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return 2.0F * dout * v; }
+  [[nodiscard]] constexpr auto of(auto x) const { return x * x; }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return 2.0F * dout * v; }
 };
 /// Op reciprocal; the gradient reads the result.
 struct Reciprocal {
-  [[nodiscard]] constexpr float of(float x) const { return 1.0F / x; }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return -dout * v * v; }
+  [[nodiscard]] constexpr auto of(auto x) const { return 1.0F / x; }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return -dout * v * v; }
 };
 /// Op sin; the gradient reads x.
 struct Sin {
-  [[nodiscard]] constexpr float of(float x) const { return std::sin(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * std::cos(v); }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::sin(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * std::cos(v); }
 };
 /// Op cos; the gradient reads x.
 struct Cos {
-  [[nodiscard]] constexpr float of(float x) const { return std::cos(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return -dout * std::sin(v); }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::cos(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return -dout * std::sin(v); }
 };
 /// Op tan; the gradient reads x.
 struct Tan {
-  [[nodiscard]] constexpr float of(float x) const { return std::tan(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return std::tan(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout / (std::cos(v) * std::cos(v));
   }
 };
 /// Op asin; the gradient reads x.
 struct Asin {
-  [[nodiscard]] constexpr float of(float x) const { return std::asin(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return std::asin(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout / std::sqrt(1.0F - v * v);
   }
 };
 /// Op acos; the gradient reads x.
 struct Acos {
-  [[nodiscard]] constexpr float of(float x) const { return std::acos(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return std::acos(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return -dout / std::sqrt(1.0F - v * v);
   }
 };
 /// Op atan; the gradient reads x.
 struct Atan {
-  [[nodiscard]] constexpr float of(float x) const { return std::atan(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / (1.0F + v * v); }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::atan(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout / (1.0F + v * v); }
 };
 /// Op sinh; the gradient reads x.
 struct Sinh {
-  [[nodiscard]] constexpr float of(float x) const { return std::sinh(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * std::cosh(v); }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::sinh(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * std::cosh(v); }
 };
 /// Op cosh; the gradient reads x.
 struct Cosh {
-  [[nodiscard]] constexpr float of(float x) const { return std::cosh(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout * std::sinh(v); }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::cosh(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * std::sinh(v); }
 };
 /// Op asinh; the gradient reads x.
 struct Asinh {
-  [[nodiscard]] constexpr float of(float x) const { return std::asinh(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return std::asinh(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout / std::sqrt(v * v + 1.0F);
   }
 };
 /// Op acosh; the gradient reads x.
 struct Acosh {
-  [[nodiscard]] constexpr float of(float x) const { return std::acosh(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return std::acosh(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout / std::sqrt(v * v - 1.0F);
   }
 };
 /// Op atanh; the gradient reads x.
 struct Atanh {
-  [[nodiscard]] constexpr float of(float x) const { return std::atanh(x); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const { return dout / (1.0F - v * v); }
+  [[nodiscard]] constexpr auto of(auto x) const { return std::atanh(x); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout / (1.0F - v * v); }
 };
 
 /// x to a fixed power.
 struct Power {
   float exponent;  ///< of x
-  [[nodiscard]] constexpr float of(float x) const {
+  [[nodiscard]] constexpr auto of(auto x) const {
     return exponent == 2.0F ? x * x : std::pow(x, exponent);
   }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return dout * exponent * (exponent == 2.0F ? v : std::pow(v, exponent - 1.0F));
   }
 };
@@ -397,29 +398,42 @@ struct Power {
 struct Clip {
   float low;   ///< lower bound
   float high;  ///< upper bound
-  [[nodiscard]] constexpr float of(float x) const { return between(x, low, high); }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
+  [[nodiscard]] constexpr auto of(auto x) const { return between(x, low, high); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
     return v > low && v < high ? dout : 0.0F;
   }
 };
 struct GeluTanh {
-  [[nodiscard]] constexpr float inner(float x) const {
-    return 0.79788456080286535588F * (x + 0.044715F * x * x * x);
+  [[nodiscard]] constexpr auto inner(auto x) const {
+    return like(x, 0.79788456080286535588) * (x + like(x, 0.044715) * x * x * x);
   }
-  [[nodiscard]] constexpr float of(float x) const {
-    return 0.5F * x * (1.0F + std::tanh(inner(x)));
-  }
-  [[nodiscard]] constexpr float grad(float v, float dout) const {
-    const float t = std::tanh(inner(v));
-    const float slope = 0.79788456080286535588F * (1.0F + 3.0F * 0.044715F * v * v);
+  [[nodiscard]] constexpr auto of(auto x) const { return 0.5F * x * (1.0F + std::tanh(inner(x))); }
+  [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
+    const auto t = std::tanh(inner(v));
+    const auto slope = like(v, 0.79788456080286535588) * (1.0F + 3.0F * like(v, 0.044715) * v * v);
     return dout * 0.5F * (1.0F + t + v * (1.0F - t * t) * slope);
   }
 };
+/// Op sign.
 struct Sign {
-  [[nodiscard]] constexpr float of(float x) const {
+  [[nodiscard]] constexpr auto of(auto x) const {
     return x > 0.0F ? 1.0F : (x < 0.0F ? -1.0F : 0.0F);
   }
+  [[nodiscard]] constexpr auto grad(auto /*v*/, auto /*dout*/) const { return 0.0F; }
 };
+
+/// A list of formulas.
+template <typename... F>
+struct Formulas {
+  static constexpr int32_t kCount = sizeof...(F);  ///< formulas
+};
+/// Formulas of ops with one operand.
+using UnaryFormulas =
+    Formulas<Relu, Relu6, LeakyRelu, ThresholdedRelu, HardShrink, SoftShrink, HardSigmoid,
+             HardSwish, Abs, Floor, Ceil, Round, Trunc, Sigmoid, LogSigmoid, Tanh, TanhShrink,
+             ScaledTanh, SoftSign, Softplus, SoftRelu, Elu, Celu, Selu, Silu, Swish, Mish, Gelu,
+             Erf, Exp, Expm1, Log, Log2, Log10, Log1p, Sqrt, Rsqrt, Square, Reciprocal, Sin, Cos,
+             Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Power, Clip, GeluTanh, Sign>;
 
 /// y = f(x). y may be x.
 template <typename Formula>

@@ -12,11 +12,13 @@
 #include "kernels/gpu/functors/embedding.h"
 #include "kernels/gpu/functors/finish_conv.h"
 #include "kernels/gpu/functors/group_norm.h"
+#include "kernels/gpu/functors/indexing.h"
 #include "kernels/gpu/functors/layer_norm.h"
 #include "kernels/gpu/functors/loss.h"
 #include "kernels/gpu/functors/moves.h"
 #include "kernels/gpu/functors/norm.h"
 #include "kernels/gpu/functors/optimizer.h"
+#include "kernels/gpu/functors/order.h"
 #include "kernels/gpu/functors/plain_products.h"
 #include "kernels/gpu/functors/pool.h"
 #include "kernels/gpu/functors/recurrent.h"
@@ -27,8 +29,10 @@
 #include "kernels/gpu/functors/rows.h"
 #include "kernels/gpu/functors/sampling.h"
 #include "kernels/gpu/functors/sequence.h"
+#include "kernels/gpu/functors/totals.h"
 #include "kernels/gpu/functors/values.h"
 #include "kernels/gpu/functors/volume_pool.h"
+#include "kernels/gpu/functors/wide.h"
 
 /// The arithmetic of millrace's GPU kernels. A functor is a struct of numbers and pointers to
 /// device memory. Its call operator computes one element, or one row by a team of threads. Both the
@@ -109,16 +113,9 @@ using BinaryFunctors = FunctorList<
     BinarySlope<SmallerNumber, false>, BinarySlope<SmallerNumber, true>,
     BinarySlope<RaiseTo, false>, BinarySlope<RaiseTo, true>>;
 
-/// Formulas of ops with one operand.
-using UnaryFormulas =
-    FunctorList<Relu, Relu6, LeakyRelu, ThresholdedRelu, HardShrink, SoftShrink, HardSigmoid,
-                HardSwish, Abs, Floor, Ceil, Round, Trunc, Sigmoid, LogSigmoid, Tanh, TanhShrink,
-                ScaledTanh, SoftSign, Softplus, SoftRelu, Elu, Celu, Selu, Silu, Swish, Mish, Gelu,
-                Erf, Exp, Expm1, Log, Log2, Log10, Log1p, Sqrt, Rsqrt, Square, Reciprocal, Sin, Cos,
-                Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Power, Clip, GeluTanh>;
 /// A template for each formula of a list.
-template <template <typename> class Template, typename... Formulas>
-FunctorList<Template<Formulas>...> applied(FunctorList<Formulas...>);
+template <template <typename> class Template, typename... F>
+FunctorList<Template<F>...> applied(Formulas<F...>);
 /// Ops with one operand, and their gradients.
 using UnaryFunctors = decltype(applied<Unary>(UnaryFormulas{}));
 using UnaryGradients = decltype(applied<Gradient>(UnaryFormulas{}));
@@ -163,10 +160,10 @@ using ValueFunctors =
 
 /// Others that compute one element.
 using OtherEachFunctors =
-    FunctorList<Unary<Sign>, Not, Fill, FillFrom, Scale, SumOfMany, EntropyGradient,
-                SoftmaxEntropyGradient, PoolForward, PoolFirstMaximum, PoolBackward, FinishConv,
-                NormInference, MultiplyElement, ConvolveOutput, ConvolveInputGradient, ClipByNorm,
-                Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
+    FunctorList<Not, Fill, FillFrom, Scale, SumOfMany, EntropyGradient, SoftmaxEntropyGradient,
+                PoolForward, PoolFirstMaximum, PoolBackward, FinishConv, NormInference,
+                MultiplyElement, ConvolveOutput, ConvolveInputGradient, ClipByNorm, Spread<SumOf>,
+                Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
                 Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
 
 /// Ops on images.
@@ -194,9 +191,36 @@ using SequenceFunctors =
 /// Those of them that compute a row.
 using SequenceRowFunctors = FunctorList<ProductSums, SequenceSoftmax, SequenceSoftmaxGradient>;
 
+/// Elements chosen by indices and conditions.
+using IndexFunctors =
+    FunctorList<TakeAt<uint8_t>, TakeAt<uint16_t>, TakeAt<uint32_t>, TakeAt<uint64_t>,
+                Choose<uint8_t>, Choose<uint16_t>, Choose<uint32_t>, Choose<uint64_t>,
+                PutLast<uint8_t>, PutLast<uint16_t>, PutLast<uint32_t>, PutLast<uint64_t>,
+                AddLines<float>, AddLines<double>, AddLines<int32_t>, AddLines<int64_t>,
+                Triangle<uint8_t>, Triangle<uint16_t>, Triangle<uint32_t>, Triangle<uint64_t>,
+                SetEvery<uint8_t>, SetEvery<uint16_t>, SetEvery<uint32_t>, SetEvery<uint64_t>,
+                Multiplex<uint8_t>, Multiplex<uint16_t>, Multiplex<uint32_t>, Multiplex<uint64_t>>;
+
+/// Elementwise ops of f64, and of integers where few ops have them.
+using WideFunctors =
+    FunctorList<WideUnary<UnaryFormulas>, AnyBinary<WideQuotients, double, double>,
+                AnyBinary<IntegerFormulas, int32_t, int32_t>,
+                AnyBinary<IntegerFormulas, int64_t, int64_t>, AnyBinary<Comparisons, double, bool>,
+                AnyBinary<Comparisons, uint8_t, bool>, Binary<Modulo, float>,
+                Binary<FloorDivide, float>, ScaleIntegers<double>,
+                ByOneThread<WideSlopeSum<WideBinaryFormulas>>>;
+/// Orders, and sums of rows, by element.
+using OrderEachFunctors = FunctorList<PlaceInOrder, TestValues, TotalSlope, DivideByNorm>;
+
+/// Orders of rows.
+using OrderFunctors = FunctorList<FindExtreme, FindInOrder, TestRows, Total, DivideByNormGradient>;
+/// Gradients of f64.
+using WideRowFunctors = FunctorList<WideSlopeSum<WideBinaryFormulas>>;
+
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
-                            ValueFunctors, OtherEachFunctors, VisionEachFunctors, SequenceFunctors>;
+                            ValueFunctors, OtherEachFunctors, VisionEachFunctors, SequenceFunctors,
+                            IndexFunctors, WideFunctors, OrderEachFunctors>;
 
 /// Functors of other families that compute one row.
 using OtherRowFunctors = FunctorList<
@@ -216,6 +240,7 @@ using OtherRowFunctors = FunctorList<
     BinarySlopeSum<RaiseTo, false>, BinarySlopeSum<RaiseTo, true>>;
 
 /// Functors that compute one row.
-using RowFunctors = Joined<OtherRowFunctors, VisionRowFunctors, SequenceRowFunctors>;
+using RowFunctors = Joined<OtherRowFunctors, VisionRowFunctors, SequenceRowFunctors, OrderFunctors,
+                           WideRowFunctors>;
 
 }  // namespace millrace::gpu

@@ -20,6 +20,10 @@ template <>
 struct Wrapping<float> {
   using type = float;
 };
+template <>
+struct Wrapping<double> {
+  using type = double;
+};
 
 /// Op elementwise_add.
 struct Add {
@@ -29,8 +33,8 @@ struct Add {
     using U = typename Wrapping<T>::type;
     return static_cast<T>(static_cast<U>(x) + static_cast<U>(y));
   }
-  static constexpr float grad_x(float /*x*/, float /*y*/, float dout) { return dout; }
-  static constexpr float grad_y(float /*x*/, float /*y*/, float dout) { return dout; }
+  static constexpr auto grad_x(auto /*x*/, auto /*y*/, auto dout) { return dout; }
+  static constexpr auto grad_y(auto /*x*/, auto /*y*/, auto dout) { return dout; }
 };
 /// Op elementwise_sub and minus.
 struct Subtract {
@@ -40,8 +44,8 @@ struct Subtract {
     using U = typename Wrapping<T>::type;
     return static_cast<T>(static_cast<U>(x) - static_cast<U>(y));
   }
-  static constexpr float grad_x(float /*x*/, float /*y*/, float dout) { return dout; }
-  static constexpr float grad_y(float /*x*/, float /*y*/, float dout) { return -dout; }
+  static constexpr auto grad_x(auto /*x*/, auto /*y*/, auto dout) { return dout; }
+  static constexpr auto grad_y(auto /*x*/, auto /*y*/, auto dout) { return -dout; }
 };
 /// Op elementwise_mul.
 struct Multiply {
@@ -51,15 +55,23 @@ struct Multiply {
     using U = typename Wrapping<T>::type;
     return static_cast<T>(static_cast<U>(x) * static_cast<U>(y));
   }
-  static constexpr float grad_x(float /*x*/, float y, float dout) { return dout * y; }
-  static constexpr float grad_y(float x, float /*y*/, float dout) { return dout * x; }
+  static constexpr auto grad_x(auto /*x*/, auto y, auto dout) { return dout * y; }
+  static constexpr auto grad_y(auto x, auto /*y*/, auto dout) { return dout * x; }
 };
 /// Op elementwise_div.
 struct Divide {
   static constexpr bool kReads = true;
-  static constexpr float of(float x, float y) { return x / y; }
-  static constexpr float grad_x(float /*x*/, float y, float dout) { return dout / y; }
-  static constexpr float grad_y(float x, float y, float dout) { return -dout * (x / y) / y; }
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    if constexpr (std::is_integral_v<T>) {
+      // the processor rejects 0; the quotient of the smallest integer and -1 wraps around
+      return y == T(-1) ? Subtract::of(T(0), x) : (y == 0 ? T(0) : static_cast<T>(x / y));
+    } else {
+      return x / y;
+    }
+  }
+  static constexpr auto grad_x(auto /*x*/, auto y, auto dout) { return dout / y; }
+  static constexpr auto grad_y(auto x, auto y, auto dout) { return -dout * (x / y) / y; }
 };
 /// Op elementwise_max: NaN if an operand is NaN; of equal operands, Y gets the gradient, as on the
 /// processor and in the original.
@@ -69,8 +81,8 @@ struct Larger {
   static constexpr T of(T x, T y) {
     return x > y || x != x ? x : y;
   }
-  static constexpr float grad_x(float x, float y, float dout) { return x > y ? dout : 0.0F; }
-  static constexpr float grad_y(float x, float y, float dout) { return x <= y ? dout : 0.0F; }
+  static constexpr auto grad_x(auto x, auto y, auto dout) { return x > y ? dout : 0.0F; }
+  static constexpr auto grad_y(auto x, auto y, auto dout) { return x <= y ? dout : 0.0F; }
 };
 /// Op elementwise_min, with the same rules.
 struct Smaller {
@@ -79,29 +91,68 @@ struct Smaller {
   static constexpr T of(T x, T y) {
     return x < y || x != x ? x : y;
   }
-  static constexpr float grad_x(float x, float y, float dout) { return x < y ? dout : 0.0F; }
-  static constexpr float grad_y(float x, float y, float dout) { return x >= y ? dout : 0.0F; }
+  static constexpr auto grad_x(auto x, auto y, auto dout) { return x < y ? dout : 0.0F; }
+  static constexpr auto grad_y(auto x, auto y, auto dout) { return x >= y ? dout : 0.0F; }
 };
 /// Of a number and NaN, the number; of equal operands, X gets the gradient.
 template <bool kLarger>
 struct ChosenNumber {
   static constexpr bool kReads = true;
-  static constexpr bool is_x(float x, float y) { return (kLarger ? x >= y : x <= y) || y != y; }
-  static constexpr float of(float x, float y) { return is_x(x, y) ? x : y; }
-  static constexpr float grad_x(float x, float y, float dout) { return is_x(x, y) ? dout : 0.0F; }
-  static constexpr float grad_y(float x, float y, float dout) { return is_x(x, y) ? 0.0F : dout; }
+  static constexpr bool is_x(auto x, auto y) { return (kLarger ? x >= y : x <= y) || y != y; }
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    return is_x(x, y) ? x : y;
+  }
+  static constexpr auto grad_x(auto x, auto y, auto dout) { return is_x(x, y) ? dout : 0.0F; }
+  static constexpr auto grad_y(auto x, auto y, auto dout) { return is_x(x, y) ? 0.0F : dout; }
 };
 using LargerNumber = ChosenNumber<true>;    ///< elementwise_fmax
 using SmallerNumber = ChosenNumber<false>;  ///< elementwise_fmin
 /// Op elementwise_pow.
 struct RaiseTo {
   static constexpr bool kReads = true;
-  static constexpr float of(float x, float y) { return std::pow(x, y); }
-  static constexpr float grad_x(float x, float y, float dout) {
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    if constexpr (std::is_integral_v<T>) {
+      // through double and back, as on the processor
+      return static_cast<T>(std::llrint(std::pow(static_cast<double>(x), static_cast<double>(y))));
+    } else {
+      return std::pow(x, y);
+    }
+  }
+  static constexpr auto grad_x(auto x, auto y, auto dout) {
     return dout * y * std::pow(x, y - 1.0F);
   }
-  static constexpr float grad_y(float x, float y, float dout) {
+  static constexpr auto grad_y(auto x, auto y, auto dout) {
     return dout * std::log(x) * std::pow(x, y);
+  }
+};
+
+/// Op elementwise_mod: the remainder has the sign of the divisor.
+struct Modulo {
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    T rest{};
+    if constexpr (std::is_integral_v<T>) {
+      if (y == 0 || y == T(-1)) return 0;  // the processor rejects 0
+      rest = static_cast<T>(x % y);
+    } else {
+      rest = std::fmod(x, y);
+    }
+    return rest != T(0) && (rest < T(0)) != (y < T(0)) ? static_cast<T>(rest + y) : rest;
+  }
+};
+/// Op elementwise_floordiv.
+struct FloorDivide {
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    if constexpr (std::is_integral_v<T>) {
+      const T quotient = Divide::of(x, y);
+      const bool rounds = Modulo::of(x, y) != 0 && (x < 0) != (y < 0);
+      return rounds ? static_cast<T>(quotient - 1) : quotient;
+    } else {
+      return std::floor(x / y);
+    }
   }
 };
 
@@ -147,17 +198,26 @@ struct GreaterEqual {
     return x >= y;
   }
 };
-/// Of bytes that are 0 or 1.
+/// Op logical_and, of bytes that are 0 or 1, and bitwise_and.
 struct And {
-  static constexpr uint8_t of(uint8_t x, uint8_t y) { return x & y; }
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    return static_cast<T>(x & y);
+  }
 };
-/// Op logical_or, of bytes that are 0 or 1.
+/// Ops logical_or and bitwise_or.
 struct Or {
-  static constexpr uint8_t of(uint8_t x, uint8_t y) { return x | y; }
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    return static_cast<T>(x | y);
+  }
 };
-/// Op logical_xor, of bytes that are 0 or 1.
+/// Ops logical_xor and bitwise_xor.
 struct Xor {
-  static constexpr uint8_t of(uint8_t x, uint8_t y) { return x ^ y; }
+  template <typename T>
+  static constexpr T of(T x, T y) {
+    return static_cast<T>(x ^ y);
+  }
 };
 
 /// out[i] = x op y. out may be an operand that is not repeated.
@@ -174,10 +234,10 @@ struct Binary {
 };
 
 /// The gradient of X or of Y by one element of the result, 0 operands if they are not read.
-template <typename Formula, bool kOfY>
-constexpr float slope_of(const float* x, const float* y, int64_t at_x, int64_t at_y, float dout) {
-  float a = 0.0F;
-  float b = 0.0F;
+template <typename Formula, bool kOfY, typename T>
+constexpr T slope_of(const T* x, const T* y, int64_t at_x, int64_t at_y, T dout) {
+  T a{};
+  T b{};
   if constexpr (Formula::kReads) {
     a = x[at_x];
     b = y[at_y];

@@ -75,11 +75,14 @@ struct LargestOf {
   static constexpr bool kReadsOut = true;
   static constexpr double start() { return -std::numeric_limits<double>::infinity(); }
   static constexpr double take(float x) { return static_cast<double>(x); }
-  static constexpr double both(double a, double b) { return a > b ? a : b; }
+  /// Once a NaN is met, the result is NaN.
+  static constexpr double both(double a, double b) { return a > b || a != a ? a : b; }
   static constexpr double last(double a) { return a; }
   template <typename Team>
   static constexpr double team(const Team& t, double a) {
-    return static_cast<double>(t.max(static_cast<float>(a)));
+    const double nans = t.sum(a != a ? 1 : 0);
+    const double most = static_cast<double>(t.max(static_cast<float>(a != a ? start() : a)));
+    return nans > 0 ? std::numeric_limits<double>::quiet_NaN() : most;
   }
   /// Every element that equals the result gets the whole gradient.
   static constexpr float slope(float x, float out, float dout, float /*count*/) {

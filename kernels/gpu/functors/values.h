@@ -15,7 +15,7 @@ struct Convert {
   constexpr void operator()(int64_t i) const { y[i] = static_cast<To>(x[i]); }
 };
 
-/// y = factor * x + bias, or factor * (x + bias), of integers.
+/// y = factor * x + bias, or factor * (x + bias), of integers and f64.
 template <typename T>
 struct ScaleIntegers {
   const T* x;       ///< elements to convert or scale

@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "kernels/gpu/ops/args.h"
 #include "kernels/registry.h"
 
@@ -5,13 +7,33 @@
 namespace millrace::gpu {
 namespace {
 
+// The f64 kernel of a formula: its number and its attributes, which are floats.
+template <typename Formula>
+WideUnary<UnaryFormulas> wide_formula(const Formula& formula) {
+  constexpr int32_t kNumber = formula_number<Formula>(UnaryFormulas{});
+  static_assert(kNumber < UnaryFormulas::kCount, "add the formula to the list");
+  WideUnary<UnaryFormulas> wide{};
+  wide.number = kNumber;
+  if constexpr (!std::is_empty_v<Formula>) {
+    static_assert(sizeof(Formula) <= sizeof(wide.attributes));
+    std::memcpy(wide.attributes, &formula, sizeof(Formula));
+  }
+  return wide;
+}
+
 template <typename Formula>
 Kernel apply_formula(const KernelSetup& op, const Formula& formula) {
   return Kernel([args = FloatArgs(op), formula](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, args.find(ctx));
+    MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, args.find_reals(ctx));
     const auto [from, to] = found;
     if (from->numel() != to->numel())
       return refuse("{} becomes {}", describe(*from), describe(*to));
+    if (from->dtype() == DType::kFloat64) {
+      WideUnary<UnaryFormulas> wide = wide_formula(formula);
+      wide.x = doubles(from);
+      wide.y = doubles(to);
+      return each(args.device, wide, from->numel());
+    }
     return each(args.device, gpu::Unary<Formula>{formula, floats(from), floats(to)}, from->numel());
   });
 }
@@ -23,13 +45,19 @@ Kernel apply_gradient(const KernelSetup& op, const Formula& formula, const char*
   return Kernel([&device = device_of(op), formula, slot,
                  v = slot == nullptr ? dout : op.input(slot), dout,
                  dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(
-        const FloatGradient found,
-        float_gradient(ctx, v, slot == nullptr ? "Out@GRAD" : slot, dout, dx));
+    MILLRACE_ASSIGN_OR_RETURN(const FloatGradient found,
+                              real_gradient(ctx, v, slot == nullptr ? "Out@GRAD" : slot, dout, dx));
     const auto [y, dy, to] = found;
     if (to == nullptr) return Ok();
     if (dy->numel() != y->numel())
       return refuse("{} {} and Out@GRAD {} differ", slot, describe(*y), describe(*dy));
+    if (y->dtype() == DType::kFloat64) {
+      WideUnary<UnaryFormulas> wide = wide_formula(formula);
+      wide.x = slot == nullptr ? nullptr : doubles(y);
+      wide.dout = doubles(dy);
+      wide.y = doubles(to);
+      return each(device, wide, y->numel());
+    }
     return each(device,
                 gpu::Gradient<Formula>{formula, slot == nullptr ? nullptr : floats(y), floats(dy),
                                        floats(to)},

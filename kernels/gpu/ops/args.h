@@ -48,6 +48,20 @@ inline Status all_floats(std::initializer_list<const Tensor*> tensors) {
   return Ok();
 }
 
+/// Rejects the call unless all of these are of one type, f32 or f64; null ones are absent
+/// arguments.
+inline Status all_reals(std::initializer_list<const Tensor*> tensors) {
+  const Tensor* first = nullptr;
+  for (const Tensor* const tensor : tensors) {
+    if (tensor == nullptr) continue;
+    if (first == nullptr) first = tensor;
+    const bool real = tensor->dtype() == DType::kFloat32 || tensor->dtype() == DType::kFloat64;
+    if (!real || tensor->dtype() != first->dtype())
+      return refuse("the GPU kernel is for f32 or f64, found {}", describe(*tensor));
+  }
+  return Ok();
+}
+
 /// A required input. Errors: rejects the call if it is missing, so that the CPU kernel reports it.
 inline StatusOr<const Tensor*> needed_here(const KernelContext& ctx, ArgIndex arg,
                                            const char* slot) {
@@ -67,9 +81,15 @@ struct FloatArgs {
       : device(device_of(op)), x(op.input("X")), out(op.output("Out")) {}
   /// Errors: rejects the call if X is missing or one of them is not f32.
   [[nodiscard]] StatusOr<FloatOperands> find(const KernelContext& ctx) const {
+    MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, find_reals(ctx));
+    MILLRACE_RETURN_IF_ERROR(all_floats({found.x, found.out}));
+    return found;
+  }
+  /// The same of f32 or f64.
+  [[nodiscard]] StatusOr<FloatOperands> find_reals(const KernelContext& ctx) const {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
     Tensor& to = ctx.out(out);
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, &to}));
+    MILLRACE_RETURN_IF_ERROR(all_reals({from, &to}));
     return FloatOperands{from, &to};
   }
   Device& device;  ///< runs the functors
@@ -90,6 +110,13 @@ inline float* floats(Tensor* tensor) {
 }
 inline float* floats(Tensor& tensor) {
   return floats(&tensor);
+}
+/// The same of f64.
+inline const double* doubles(const Tensor* tensor) {
+  return tensor == nullptr ? nullptr : reinterpret_cast<const double*>(tensor->raw());
+}
+inline double* doubles(Tensor* tensor) {
+  return tensor == nullptr ? nullptr : reinterpret_cast<double*>(tensor->raw());
 }
 
 /// An output to which shape inference has given the dims of `like`. Null if the op lacks it.
@@ -120,14 +147,22 @@ struct FloatGradient {
   const Tensor* dy;  ///< the gradient of the output
   Tensor* dx;        ///< dims of y; null: not requested
 };
-/// Errors: rejects the call if y or dy is missing or not f32, or dx has other dims.
-inline StatusOr<FloatGradient> float_gradient(const KernelContext& ctx, ArgIndex y_arg,
-                                              const char* slot, ArgIndex dout, ArgIndex dx) {
+/// The same of f32 or f64.
+/// Errors: rejects the call if y or dy is missing or of another type, or dx has other dims.
+inline StatusOr<FloatGradient> real_gradient(const KernelContext& ctx, ArgIndex y_arg,
+                                             const char* slot, ArgIndex dout, ArgIndex dx) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed_here(ctx, y_arg, slot));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed_here(ctx, dout, "Out@GRAD"));
   MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *y));
-  if (to != nullptr) MILLRACE_RETURN_IF_ERROR(all_floats({y, dy}));
+  if (to != nullptr) MILLRACE_RETURN_IF_ERROR(all_reals({y, dy}));
   return FloatGradient{y, dy, to};
+}
+/// Errors: rejects the call if y or dy is missing or not f32, or dx has other dims.
+inline StatusOr<FloatGradient> float_gradient(const KernelContext& ctx, ArgIndex y_arg,
+                                              const char* slot, ArgIndex dout, ArgIndex dx) {
+  MILLRACE_ASSIGN_OR_RETURN(const FloatGradient found, real_gradient(ctx, y_arg, slot, dout, dx));
+  if (found.dx != nullptr) MILLRACE_RETURN_IF_ERROR(all_floats({found.y, found.dy}));
+  return found;
 }
 
 }  // namespace millrace::gpu

@@ -1,7 +1,10 @@
 #include <cmath>
 
-#include "kernels/gpu/functors/moves.h"
-#include "kernels/gpu/ops/args.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/int_list.h"
+#include "kernels/cpu/random/shape_arg.h"
+#include "kernels/gpu/ops/host_call.h"
+#include "kernels/gpu/ops/words.h"
 #include "kernels/gpu/resident.h"
 #include "kernels/registry.h"
 
@@ -9,51 +12,97 @@
 namespace millrace::gpu {
 namespace {
 
-// Sets all elements. Integers are cut off. Errors: rejects other types, and numbers that do not
-// fit.
-Status fill_elements(Device& device, Tensor& to, double value) {
+// The bytes of an element with that value. Integers are cut off. Errors: rejects other types, and
+// numbers that do not fit.
+StatusOr<uint64_t> bits_of(DType dtype, double value) {
   const bool is_small = std::abs(value) <= 0x1p31 - 1;
-  switch (to.dtype()) {
-    case DType::kFloat32:
-      return each(device, Fill{floats(to), static_cast<float>(value)}, to.numel());
-    case DType::kInt32:
-      if (!is_small) break;
-      return each(device,
-                  Set<uint32_t>{reinterpret_cast<uint32_t*>(to.raw()),
-                                static_cast<uint32_t>(static_cast<int32_t>(value))},
+  if (dtype == DType::kFloat32) return __builtin_bit_cast(uint32_t, static_cast<float>(value));
+  if (dtype == DType::kFloat64) return __builtin_bit_cast(uint64_t, value);
+  if (dtype == DType::kBool) return static_cast<uint64_t>(value != 0 ? 1 : 0);
+  const bool whole = dtype == DType::kInt8 || dtype == DType::kUint8 || dtype == DType::kInt16 ||
+                     dtype == DType::kInt32 || dtype == DType::kInt64;
+  if (is_small && whole) return static_cast<uint64_t>(static_cast<int64_t>(value));
+  return refuse("the GPU kernel does not fill {} with {}", dtype_name(dtype), value);
+}
+
+Status fill_elements(Device& device, Tensor& to, double value) {
+  MILLRACE_ASSIGN_OR_RETURN(const uint64_t bits, bits_of(to.dtype(), value));
+  return with_word(dtype_size(to.dtype()), [&](auto word) -> Status {
+    using Word = decltype(word);
+    if constexpr (std::is_integral_v<Word>) {
+      return each(device, Set<Word>{reinterpret_cast<Word*>(to.raw()), static_cast<Word>(bits)},
                   to.numel());
-    case DType::kInt64:
-      if (!is_small) break;
-      return each(device,
-                  Set<uint64_t>{reinterpret_cast<uint64_t*>(to.raw()),
-                                static_cast<uint64_t>(static_cast<int64_t>(value))},
-                  to.numel());
-    case DType::kBool:
-      return each(device,
-                  Set<uint8_t>{reinterpret_cast<uint8_t*>(to.raw()),
-                               static_cast<uint8_t>(value != 0 ? 1 : 0)},
-                  to.numel());
-    default:
-      break;
+    } else {
+      return refuse("elements of {} bytes", sizeof(Word));
+    }
+  });
+}
+
+// Dims and bounds of later ops: the processor keeps a copy, so that they do not wait.
+Status fill_numbers(Memory& memory, Tensor& to, double value) {
+  memory.device().note_unrepeatable();
+  Tensor made;
+  MILLRACE_RETURN_IF_ERROR(made.resize(to.dtype(), to.dims()));
+  for (int64_t i = 0; i < to.numel(); ++i) {
+    if (to.dtype() == DType::kInt32)
+      made.data<int32_t>()[i] = static_cast<int32_t>(value);
+    else
+      made.data<int64_t>()[i] = static_cast<int64_t>(value);
   }
-  return refuse("the GPU kernel does not fill {} with {}", describe(to), value);
+  return upload(made, to, memory, "a constant");
+}
+
+Status fill_constant(Memory& memory, Tensor& to, double value) {
+  constexpr int64_t kMostNumbers = 16;
+  const bool whole = to.dtype() == DType::kInt32 || to.dtype() == DType::kInt64;
+  if (whole && to.numel() <= kMostNumbers && to.numel() > 0 && std::abs(value) <= 0x1p31 - 1)
+    return fill_numbers(memory, to, value);
+  return fill_elements(memory.device(), to, value);
+}
+
+// Dims and value from tensors, which the processor reads.
+StatusOr<Kernel> fill_given(const KernelSetup& op, double fixed) {
+  if (kernels::makes_rows(op)) return refuse("Out is selected rows");
+  return Kernel([&memory = memory_of(op), fixed, out = op.output("Out"),
+                 shape = kernels::IntList(op, "shape", "ShapeTensor", "ShapeTensorList"),
+                 call = std::make_shared<HostCall>(op), dtype = op.dtype_attr("dtype"),
+                 value = op.input("ValueTensor"),
+                 slots = std::vector<ArgRange>{
+                     op.inputs("ShapeTensor"), op.inputs("ShapeTensorList"),
+                     op.inputs("ValueTensor")}](const KernelContext& ctx) -> Status {
+    MILLRACE_RETURN_IF_ERROR(call->read(memory, ctx, slots));
+    const KernelContext inside = call->context(ctx);
+    MILLRACE_ASSIGN_OR_RETURN(const kernels::Ints dims, shape.read(inside));
+    for (const int64_t dim : dims) {
+      if (dim < 0) return refuse("a dim is {}", dim);
+    }
+    double number = fixed;
+    if (const Tensor* const given = inside.find_in(value)) {
+      if (given->numel() != 1 || given->dtype() == DType::kInt64) return refuse("ValueTensor");
+      MILLRACE_RETURN_IF_ERROR(kernels::convert(given->dtype(), given->raw(), DType::kFloat64,
+                                                reinterpret_cast<std::byte*>(&number), 1));
+    }
+    MILLRACE_RETURN_IF_ERROR(bits_of(dtype, number).status());
+    MILLRACE_RETURN_IF_ERROR(size_here(memory, ctx.out(out), dtype, dims));
+    return fill_constant(memory, ctx.out(out), number);
+  });
 }
 
 StatusOr<Kernel> gpu_fill_constant(const KernelSetup& op) {
-  for (const char* const slot : {"ValueTensor", "ShapeTensor", "ShapeTensorList"}) {
-    if (op.inputs(slot).count > 0) return refuse("fill_constant with {} runs on the CPU", slot);
-  }
   if (op.def().find_attr("force_cpu") != nullptr && op.attr<bool>("force_cpu"))
     return refuse("attribute 'force_cpu' is set");
   const auto text = op.attr<std::string>("str_value");
   double value = op.attr<float>("value");
   if (!text.empty() && llvm::StringRef(text).getAsDouble(value))
     return refuse("attribute 'str_value' is '{}'", text);
+  for (const char* const slot : {"ValueTensor", "ShapeTensor", "ShapeTensorList"}) {
+    if (op.inputs(slot).count > 0) return fill_given(op, value);
+  }
   return Kernel(
-      [&device = device_of(op), value, out = op.output("Out")](const KernelContext& ctx) -> Status {
+      [&memory = memory_of(op), value, out = op.output("Out")](const KernelContext& ctx) -> Status {
         Tensor& to = ctx.out(out);
         if (resident(to) == nullptr) return refuse("dims are not known before the op runs");
-        return fill_elements(device, to, value);
+        return fill_constant(memory, to, value);
       });
 }
 
@@ -119,6 +168,7 @@ void add_construct(KernelRegistry& registry) {
   registry.add("fill_constant_batch_size_like", gpu_fill_constant);
   registry.add("fill_any_like", gpu_fill_any_like);
   registry.add("fill_zeros_like", gpu_fill_zeros_like);
+  registry.add("fill_zeros_like2", gpu_fill_zeros_like);
   registry.add("assign", gpu_assign);
   for (const char* const type :
        {"reshape", "reshape2", "flatten", "flatten2", "flatten_contiguous_range", "squeeze",

@@ -1,61 +1,117 @@
+#include <llvm/ADT/STLExtras.h>
+
 #include "kernels/gpu/ops/broadcast.h"
+#include "kernels/gpu/ops/row_groups.h"
 #include "kernels/registry.h"
 
 namespace millrace::gpu {
 namespace {
 
-// Ops with integers as well.
-template <typename Formula>
-concept TakesIntegers = requires {
-  Formula::template of<int64_t>(0, 0);
+// Operands of one type, and the result.
+struct BinaryTensors {
+  Memory& memory;
+  Walk<2> walk;
+  const Tensor& a;
+  const Tensor& b;
+  Tensor& to;
 };
 
+template <typename Functor>
+Status run_functor(const BinaryTensors& on, Functor functor) {
+  functor.x = reinterpret_cast<decltype(functor.x)>(on.a.raw());
+  functor.y = reinterpret_cast<decltype(functor.y)>(on.b.raw());
+  functor.out = reinterpret_cast<decltype(functor.out)>(on.to.raw());
+  functor.walk = on.walk;
+  return each(on.memory.device(), functor, on.to.numel());
+}
 template <typename Formula, typename T, typename R>
-Status run_binary(Device& device, const Walk<2>& walk, const Tensor& a, const Tensor& b,
-                  Tensor& to) {
-  return each(device,
-              gpu::Binary<Formula, T, R>{reinterpret_cast<const T*>(a.raw()),
-                                         reinterpret_cast<const T*>(b.raw()),
-                                         reinterpret_cast<R*>(to.raw()), walk},
-              to.numel());
+Status run_binary(const BinaryTensors& on) {
+  return run_functor(on, gpu::Binary<Formula, T, R>{});
+}
+// The formula is one of a list.
+template <typename Formula, typename List, typename T, typename R>
+Status run_any(const BinaryTensors& on) {
+  constexpr int32_t kNumber = formula_number<Formula>(List{});
+  static_assert(kNumber < List::kCount, "add the formula to the list");
+  AnyBinary<List, T, R> any{};
+  any.number = kNumber;
+  return run_functor(on, any);
 }
 
 template <typename Formula>
-Status run_types(Device& device, const Walk<2>& walk, const Tensor& a, const Tensor& b,
-                 Tensor& to) {
-  if constexpr (TakesIntegers<Formula>) {
-    if (a.dtype() == DType::kInt64)
-      return run_binary<Formula, int64_t, int64_t>(device, walk, a, b, to);
-    if (a.dtype() == DType::kInt32)
-      return run_binary<Formula, int32_t, int32_t>(device, walk, a, b, to);
+constexpr bool kDivides = std::is_same_v<Formula, Divide> || std::is_same_v<Formula, Modulo> ||
+                          std::is_same_v<Formula, FloorDivide>;
+
+// Rejects divisors of 0, which the CPU kernel reports. Waits for the device unless the processor
+// has them.
+Status check_divisors(Memory& memory, const Tensor& divisors) {
+  std::vector<int64_t> numbers;
+  MILLRACE_RETURN_IF_ERROR(read_ids(memory, divisors, numbers));
+  return llvm::is_contained(numbers, 0) ? refuse("a divisor is 0") : Ok();
+}
+
+template <typename Formula, typename T>
+Status run_integers(const BinaryTensors& on) {
+  if constexpr (formula_number<Formula>(IntegerFormulas{}) == IntegerFormulas::kCount) {
+    return run_binary<Formula, T, T>(on);
+  } else {
+    if constexpr (kDivides<Formula>) MILLRACE_RETURN_IF_ERROR(check_divisors(on.memory, on.b));
+    return run_any<Formula, IntegerFormulas, T, T>(on);
   }
-  MILLRACE_RETURN_IF_ERROR(all_floats({&a}));
-  return run_binary<Formula, float, float>(device, walk, a, b, to);
 }
 
 template <typename Formula>
-Status run_comparison(Device& device, const Walk<2>& walk, const Tensor& a, const Tensor& b,
-                      Tensor& to) {
-  switch (a.dtype()) {
+Status run_types(const BinaryTensors& on) {
+  if (on.a.dtype() == DType::kInt64) return run_integers<Formula, int64_t>(on);
+  if (on.a.dtype() == DType::kInt32) return run_integers<Formula, int32_t>(on);
+  if (on.a.dtype() == DType::kFloat64) return run_any<Formula, WideQuotients, double, double>(on);
+  MILLRACE_RETURN_IF_ERROR(all_floats({&on.a}));
+  return run_binary<Formula, float, float>(on);
+}
+
+template <typename Formula>
+Status run_comparison(const BinaryTensors& on) {
+  switch (on.a.dtype()) {
     case DType::kFloat32:
-      return run_binary<Formula, float, bool>(device, walk, a, b, to);
+      return run_binary<Formula, float, bool>(on);
     case DType::kInt32:
-      return run_binary<Formula, int32_t, bool>(device, walk, a, b, to);
+      return run_binary<Formula, int32_t, bool>(on);
     case DType::kInt64:
-      return run_binary<Formula, int64_t, bool>(device, walk, a, b, to);
+      return run_binary<Formula, int64_t, bool>(on);
+    case DType::kFloat64:
+      return run_any<Formula, Comparisons, double, bool>(on);
+    case DType::kBool:
+    case DType::kUint8:
+      return run_any<Formula, Comparisons, uint8_t, bool>(on);
     default:
-      return refuse("the GPU kernel compares f32, i32 and i64, found {}", describe(a));
+      return refuse("the GPU kernel does not compare {}", describe(on.a));
   }
 }
 
 template <typename Formula>
-Status run_logical(Device& device, const Walk<2>& walk, const Tensor& a, const Tensor& b,
-                   Tensor& to) {
-  if (a.dtype() != DType::kBool) return refuse("the GPU kernel is for bool, found {}", describe(a));
-  return run_binary<Formula, uint8_t, uint8_t>(device, walk, a, b, to);
+Status run_logical(const BinaryTensors& on) {
+  if (on.a.dtype() != DType::kBool)
+    return refuse("the GPU kernel is for bool, found {}", describe(on.a));
+  return run_binary<Formula, uint8_t, uint8_t>(on);
 }
 
-using RunBinary = Status (*)(Device&, const Walk<2>&, const Tensor&, const Tensor&, Tensor&);
+template <typename Formula>
+Status run_bits(const BinaryTensors& on) {
+  switch (on.a.dtype()) {
+    case DType::kBool:
+    case DType::kUint8:
+    case DType::kInt8:
+      return run_binary<Formula, uint8_t, uint8_t>(on);
+    case DType::kInt32:
+      return run_any<Formula, IntegerFormulas, int32_t, int32_t>(on);
+    case DType::kInt64:
+      return run_any<Formula, IntegerFormulas, int64_t, int64_t>(on);
+    default:
+      return refuse("the GPU kernel does not combine the bits of {}", describe(on.a));
+  }
+}
+
+using RunBinary = Status (*)(const BinaryTensors&);
 
 // The attribute; -1 if the op lacks it.
 int64_t axis_attr(const KernelSetup& op) {
@@ -66,7 +122,7 @@ int64_t axis_attr(const KernelSetup& op) {
 template <RunBinary kRun, bool kBool>
 StatusOr<Kernel> binary_op(const KernelSetup& op) {
   const int64_t axis = axis_attr(op);
-  return Kernel([axis, &device = device_of(op), out = op.output("Out"), x = op.input("X"),
+  return Kernel([axis, &memory = memory_of(op), out = op.output("Out"), x = op.input("X"),
                  y = op.input("Y")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed_here(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed_here(ctx, y, "Y"));
@@ -76,7 +132,7 @@ StatusOr<Kernel> binary_op(const KernelSetup& op) {
         to.dtype() != (kBool ? DType::kBool : a->dtype()))
       return refuse("{} and {} make {}", describe(*a), describe(*b), describe(to));
     MILLRACE_ASSIGN_OR_RETURN(const Walk<2> walk, paired.walk());
-    return kRun(device, walk, *a, *b, to);
+    return kRun({memory, walk, *a, *b, to});
   });
 }
 
@@ -88,10 +144,24 @@ struct SlopeOperands {
   Broadcast paired;
 };
 
+template <typename Formula>
+Status run_wide_slope(Device& device, const SlopeOperands& on, Tensor& to, const Repetitions& r,
+                      bool of_y) {
+  constexpr int32_t kNumber = formula_number<Formula>(WideBinaryFormulas{});
+  static_assert(kNumber < WideBinaryFormulas::kCount, "add the formula to the list");
+  const WideSlopeSum<WideBinaryFormulas> sum{
+      kNumber,       of_y,          r.each,           r.kept,      r.gone,
+      doubles(on.x), doubles(on.y), doubles(on.dout), doubles(&to)};
+  if (r.each == 1)
+    return each(device, ByOneThread<WideSlopeSum<WideBinaryFormulas>>{sum}, to.numel());
+  return r.side_by_side ? lanes(device, sum, to.numel()) : rows(device, sum, to.numel());
+}
+
 template <typename Formula, bool kOfY>
 Status run_slope(Device& device, const SlopeOperands& on, Tensor* to) {
   if (to == nullptr || to->numel() == 0) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(const Repetitions r, repetitions_of(on.paired, kOfY));
+  if (on.dout->dtype() == DType::kFloat64) return run_wide_slope<Formula>(device, on, *to, r, kOfY);
   if (r.each == 1) {
     // also if one of them is dims of 1, the gradient has the order of the result
     MILLRACE_ASSIGN_OR_RETURN(const Walk<2> walk, on.paired.walk());
@@ -118,7 +188,7 @@ StatusOr<Kernel> binary_slopes(const KernelSetup& op) {
       return refuse("an operand is missing");
     Tensor* const to_x = ctx.find_out(dx);
     Tensor* const to_y = ctx.find_out(dy);
-    MILLRACE_RETURN_IF_ERROR(all_floats({on.x, on.y, d, to_x, to_y}));
+    MILLRACE_RETURN_IF_ERROR(all_reals({on.x, on.y, d, to_x, to_y}));
     const auto dims_x = on.x == nullptr ? d->dims() : on.x->dims();
     const auto dims_y = on.y == nullptr ? d->dims() : on.y->dims();
     if ((to_x != nullptr && to_x->dims() != dims_x) || (to_y != nullptr && to_y->dims() != dims_y))
@@ -161,6 +231,8 @@ Kernel scale_kernel(const KernelSetup& op, const ScaleSettings& settings, bool c
       return scale_integers<int32_t>(device, *from, *to, settings);
     if (from->dtype() == DType::kInt64)
       return scale_integers<int64_t>(device, *from, *to, settings);
+    if (from->dtype() == DType::kFloat64)
+      return scale_integers<double>(device, *from, *to, settings);
     MILLRACE_RETURN_IF_ERROR(all_floats({from}));
     return each(device,
                 Scale{floats(from), floats(to), settings.factor, settings.bias, settings.after},
@@ -197,6 +269,8 @@ void add_elementwise(KernelRegistry& registry) {
   add_arithmetic<LargerNumber>(registry, "elementwise_fmax", "elementwise_fmax_grad");
   add_arithmetic<SmallerNumber>(registry, "elementwise_fmin", "elementwise_fmin_grad");
   add_arithmetic<RaiseTo>(registry, "elementwise_pow", "elementwise_pow_grad");
+  registry.add("elementwise_mod", binary_op<run_types<Modulo>, false>);
+  registry.add("elementwise_floordiv", binary_op<run_types<FloorDivide>, false>);
   registry.add("equal", binary_op<run_comparison<Equal>, true>);
   registry.add("not_equal", binary_op<run_comparison<NotEqual>, true>);
   registry.add("less_than", binary_op<run_comparison<Less>, true>);
@@ -206,6 +280,9 @@ void add_elementwise(KernelRegistry& registry) {
   registry.add("logical_and", binary_op<run_logical<And>, true>);
   registry.add("logical_or", binary_op<run_logical<Or>, true>);
   registry.add("logical_xor", binary_op<run_logical<Xor>, true>);
+  registry.add("bitwise_and", binary_op<run_bits<And>, false>);
+  registry.add("bitwise_or", binary_op<run_bits<Or>, false>);
+  registry.add("bitwise_xor", binary_op<run_bits<Xor>, false>);
   registry.add("scale", gpu_scale);
   registry.add("increment", gpu_increment);
 }

@@ -72,8 +72,10 @@ StatusOr<Kernel> gpu_repeat_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_expand(KernelRegistry& registry) {
-  for (const char* const type : {"expand", "expand_v2", "tile"}) registry.add(type, gpu_repeat);
-  for (const char* const type : {"expand_grad", "expand_v2_grad", "tile_grad"})
+  for (const char* const type : {"expand", "expand_v2", "tile", "expand_as", "expand_as_v2"})
+    registry.add(type, gpu_repeat);
+  for (const char* const type :
+       {"expand_grad", "expand_v2_grad", "tile_grad", "expand_as_grad", "expand_as_v2_grad"})
     registry.add(type, gpu_repeat_grad);
 }
 

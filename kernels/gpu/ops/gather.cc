@@ -1,39 +1,53 @@
 #include "kernels/gpu/functors/embedding.h"
-#include "kernels/gpu/ops/row_groups.h"
-#include "kernels/gpu/ops/walk.h"
-#include "kernels/gpu/ops/words.h"
+#include "kernels/gpu/ops/host_call.h"
+#include "kernels/gpu/ops/lines.h"
 #include "kernels/gpu/resident.h"
 #include "kernels/registry.h"
+#include "ops/infer_context.h"
 
-// Rows of a tensor by index, along the first dim.
+// Parts of a tensor by index, along a dim.
 namespace millrace::gpu {
 namespace {
 
 struct GpuPick {
   Memory* memory;
-  ArgIndex x, index;
+  ArgIndex x, index, axis_tensor;
   int64_t axis;
 
-  // Indices in process memory. Errors: rejects numbers that the CPU kernel reports, another axis.
-  [[nodiscard]] StatusOr<std::vector<int64_t>> read(const KernelContext& ctx,
-                                                    const Tensor& whole) const {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const chosen, needed_here(ctx, index, "Index"));
-    const auto rank = static_cast<int64_t>(whole.rank());
-    if (rank == 0 || whole.numel() == 0 || (axis != 0 && axis != -rank))
-      return refuse("the GPU kernel takes rows along the first dim, found axis {} of {}", axis,
-                    describe(whole));
+  // Indices in process memory, and the axis. Errors: rejects numbers that the CPU kernel reports.
+  struct Picked {
     std::vector<int64_t> rows;
-    MILLRACE_RETURN_IF_ERROR(read_ids(*memory, *chosen, rows));
-    for (const int64_t row : rows) {
-      if (row < 0 || row >= whole.dim(0)) return refuse("index {} of {}", row, whole.dim(0));
+    size_t axis = 0;
+    int64_t outer = 1;
+    int64_t inner = 1;
+  };
+  [[nodiscard]] StatusOr<Picked> read(const KernelContext& ctx, const Tensor& whole) const {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const chosen, needed_here(ctx, index, "Index"));
+    std::vector<int64_t> given{axis};
+    if (axis_tensor) {
+      MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor, needed_here(ctx, axis_tensor, "Axis"));
+      MILLRACE_RETURN_IF_ERROR(read_ids(*memory, *tensor, given));
     }
-    return rows;
+    const auto rank = static_cast<int64_t>(whole.rank());
+    if (given.size() != 1 || rank == 0 || whole.numel() == 0 || given[0] >= rank ||
+        given[0] < -rank)
+      return refuse("{} along an axis", describe(whole));
+    Picked picked;
+    picked.axis = static_cast<size_t>(given[0] < 0 ? given[0] + rank : given[0]);
+    picked.outer = ops::dims_product(whole.dims().take_front(picked.axis));
+    picked.inner = ops::dims_product(whole.dims().drop_front(picked.axis + 1));
+    MILLRACE_RETURN_IF_ERROR(read_ids(*memory, *chosen, picked.rows));
+    const int64_t size = whole.dims()[picked.axis];
+    for (const int64_t row : picked.rows) {
+      if (row < 0 || row >= size) return refuse("index {} of {}", row, size);
+    }
+    return picked;
   }
 };
 
 StatusOr<GpuPick> gpu_pick(const KernelSetup& op, const char* axis) {
-  if (op.input("Axis")) return refuse("the axis is given by a tensor");
-  return GpuPick{&memory_of(op), op.input("X"), op.input("Index"), op.attr<int64_t>(axis)};
+  return GpuPick{&memory_of(op), op.input("X"), op.input("Index"), op.input("Axis"),
+                 op.attr<int64_t>(axis)};
 }
 
 template <typename Id>
@@ -51,43 +65,61 @@ Status take_rows(Device& device, const Tensor& from, const Tensor& index, Tensor
   });
 }
 
+// Along another axis than the first.
+Status take_inside(Device& device, const GpuPick::Picked& p, const Tensor& from,
+                   const Tensor& index, Tensor& to) {
+  const int64_t size = from.dims()[p.axis];
+  Box<2> box;
+  box.push(p.outer, {size * p.inner, 0});
+  box.push(static_cast<int64_t>(p.rows.size()), {0, 1});
+  box.push(p.inner, {1, 0});
+  return take_elements(device, box, {&index, {p.inner}}, from, to, /*puts=*/false);
+}
+
 StatusOr<Kernel> pick_rows(const KernelSetup& op, const char* axis) {
   MILLRACE_ASSIGN_OR_RETURN(const GpuPick pick, gpu_pick(op, axis));
   return Kernel([pick, out = op.output("Out")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, pick.x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> rows, pick.read(ctx, *from));
+    MILLRACE_ASSIGN_OR_RETURN(const GpuPick::Picked p, pick.read(ctx, *from));
+    const Tensor& index = ctx.in(pick.index);
     Tensor& to = ctx.out(out);
+    if (pick.axis_tensor) {
+      Dims dims(from->dims().begin(), from->dims().end());
+      dims[p.axis] = index.numel();
+      if (index.rank() == 0) dims.erase(dims.begin() + static_cast<std::ptrdiff_t>(p.axis));
+      MILLRACE_RETURN_IF_ERROR(size_here(*pick.memory, to, from->dtype(), dims));
+    }
     if (!to.initialized() || to.dtype() != from->dtype() || to.raw() == from->raw() ||
-        to.numel() != static_cast<int64_t>(rows.size()) * (from->numel() / from->dim(0)) ||
+        to.numel() != p.outer * static_cast<int64_t>(p.rows.size()) * p.inner ||
         to.numel() >= int64_t{1} << 31)
       return refuse("{} becomes {}", describe(*from), describe(to));
-    const Tensor& index = ctx.in(pick.index);
-    return index.dtype() == DType::kInt64
-               ? take_rows<int64_t>(pick.memory->device(), *from, index, to)
-               : take_rows<int32_t>(pick.memory->device(), *from, index, to);
+    Device& device = pick.memory->device();
+    if (p.axis != 0) return take_inside(device, p, *from, index, to);
+    return index.dtype() == DType::kInt64 ? take_rows<int64_t>(device, *from, index, to)
+                                          : take_rows<int32_t>(device, *from, index, to);
   });
 }
 
 StatusOr<Kernel> pick_rows_grad(const KernelSetup& op, const char* axis) {
   MILLRACE_ASSIGN_OR_RETURN(const GpuPick pick, gpu_pick(op, axis));
-  return Kernel([pick, grouped = std::make_shared<GroupedRows>(), dout = op.input("Out@GRAD"),
-                 dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    Tensor* const to = ctx.find_out(dx);
-    if (to == nullptr) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
-    MILLRACE_RETURN_IF_ERROR(all_floats({d, to}));
-    MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> rows, pick.read(ctx, *to));
-    const int64_t width = to->numel() / to->dim(0);
-    if (d->numel() != static_cast<int64_t>(rows.size()) * width || d->raw() == to->raw() ||
-        d->numel() >= int64_t{1} << 31)
-      return refuse("Out@GRAD {}", describe(*d));
-    Device& device = pick.memory->device();
-    MILLRACE_RETURN_IF_ERROR(clear_elements(device, *to));
-    if (rows.empty()) return Ok();
-    MILLRACE_RETURN_IF_ERROR(grouped->make(*pick.memory, rows, -1));
-    return each(device, PutSums{grouped->groups(floats(d), width), floats(*to)},
-                grouped->count() * width);
-  });
+  return index_gradient(
+      op, {"Index", "Out@GRAD", "X@GRAD"},
+      [pick, grouped = std::make_shared<GroupedRows>()](const KernelContext& ctx,
+                                                        const Tensor& /*index*/, const Tensor& d,
+                                                        Tensor& to) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(GpuPick::Picked p, pick.read(ctx, to));
+        const auto count = static_cast<int64_t>(p.rows.size());
+        if (d.numel() != p.outer * count * p.inner || !is_added(d.dtype()) ||
+            d.numel() >= int64_t{1} << 31)
+          return refuse("Out@GRAD {}", describe(d));
+        const int64_t size = to.dims()[p.axis];
+        for (int64_t o = 1; o < p.outer; ++o) {
+          for (int64_t i = 0; i < count; ++i)
+            p.rows.push_back(o * size + p.rows[static_cast<size_t>(i)]);
+        }
+        MILLRACE_RETURN_IF_ERROR(clear_elements(pick.memory->device(), to));
+        return add_lines(*pick.memory, *grouped, p.rows, d, p.inner, to, /*replaces=*/true);
+      });
 }
 
 StatusOr<Kernel> gpu_gather(const KernelSetup& op) {

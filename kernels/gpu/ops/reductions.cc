@@ -1,4 +1,5 @@
 #include "kernels/gpu/ops/reduce.h"
+#include "kernels/gpu/ops/totals.h"
 #include "kernels/registry.h"
 
 // Sums, means, extremes, products and norms over any dims, with their gradients.
@@ -12,24 +13,39 @@ StatusOr<Axes> read_axes(const KernelSetup& op) {
   if (op.def().find_attr("reduce_all") == nullptr) return Axes();  // mean and the like
   if (op.inputs("AxisTensor").count > 0 || op.inputs("AxisTensorList").count > 0)
     return refuse("axes given as tensors are read on the CPU");
-  for (const char* const name : {"in_dtype", "out_dtype"}) {
-    if (op.def().find_attr(name) == nullptr) continue;
-    if (const auto type = op.attr<int32_t>(name); type != -1 && type != 5)
-      return refuse("attribute '{}' is {}", name, type);
-  }
   return op.attr<bool>("reduce_all") ? Axes() : op.attr<Axes>("dim");
 }
+
+template <typename Formula>
+constexpr TotalRule kRuleOf = TotalRule::kSum;
+template <>
+constexpr TotalRule kRuleOf<MeanOf> = TotalRule::kMean;
+template <>
+constexpr TotalRule kRuleOf<SumOfSquares> = TotalRule::kSquares;
+template <>
+constexpr TotalRule kRuleOf<RootOfSquares> = TotalRule::kRoot;
+template <>
+constexpr TotalRule kRuleOf<SumOfMagnitudes> = TotalRule::kMagnitudes;
+template <>
+constexpr TotalRule kRuleOf<ProductOf> = TotalRule::kProduct;
+template <>
+constexpr TotalRule kRuleOf<LargestOf> = TotalRule::kLargest;
+template <>
+constexpr TotalRule kRuleOf<SmallestOf> = TotalRule::kSmallest;
 
 template <typename Formula, bool kMean = false>
 StatusOr<Kernel> forward_reduce(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(Axes axes, read_axes(op));
-  return Kernel([axes = std::move(axes), &memory = memory_of(op),
-                 args = FloatArgs(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, args.find(ctx));
-    const auto [from, to] = found;
+  return Kernel([axes = std::move(axes), &memory = memory_of(op), x = op.input("X"),
+                 out = op.output("Out")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    Tensor* const to = &ctx.out(out);
     MILLRACE_ASSIGN_OR_RETURN(const ReducePlan r, reduction_of(from->dims(), axes));
     if (from->numel() == 0 || to->numel() != r.count || from->raw() == to->raw())
       return refuse("X {}", describe(*from));
+    if (from->dtype() != DType::kFloat32 || to->dtype() != DType::kFloat32)
+      return total(memory.device(), r, *from, *to,
+                   {kMean ? TotalRule::kMean : kRuleOf<Formula>, 0});
     const float factor = kMean ? 1.0F / static_cast<float>(r.each) : 1.0F;
     return reduce<Formula>(memory, r, floats(from), floats(to), factor);
   });
@@ -51,11 +67,13 @@ StatusOr<Kernel> backward_reduce(const KernelSetup& op) {
     if (Formula::kReadsOut) {
       MILLRACE_ASSIGN_OR_RETURN(y, needed_here(ctx, out, "Out"));
     }
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, d, y}));
+    MILLRACE_RETURN_IF_ERROR(all_reals({from, d, y}));
     MILLRACE_ASSIGN_OR_RETURN(const ReducePlan r, reduction_of(from->dims(), axes));
     if (from->numel() == 0 || d->numel() != r.count || (y != nullptr && y->numel() != r.count) ||
         (r.each > 1 && d->raw() == to->raw()))
       return refuse("Out@GRAD {}", describe(*d));
+    if (d->dtype() == DType::kFloat64)
+      return total_slope(device, r, {from, y, d, to}, {kRuleOf<Formula>, 0});
     return each(device,
                 Spread<Formula>{kReadsX ? floats(from) : nullptr, floats(y), floats(d), floats(to),
                                 r.results, static_cast<float>(r.each)},
