@@ -8,6 +8,7 @@
 #include "kernels/gpu/functors/elementwise.h"
 #include "kernels/gpu/functors/embedding.h"
 #include "kernels/gpu/functors/finish_conv.h"
+#include "kernels/gpu/functors/halves.h"
 #include "kernels/gpu/functors/layer_norm.h"
 #include "kernels/gpu/functors/loss.h"
 #include "kernels/gpu/functors/moves.h"
@@ -159,9 +160,22 @@ using OtherEachFunctors =
                 Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
                 Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
 
+/// Conversions of 16-bit floats, and the scale of the loss that they need.
+using HalfFunctors = FunctorList<
+    Convert<Half, float>, Convert<float, Half>, Convert<Half, double>, Convert<double, Half>,
+    Convert<Half, int32_t>, Convert<int32_t, Half>, Convert<Half, int64_t>, Convert<int64_t, Half>,
+    Convert<Half, uint8_t>, Convert<uint8_t, Half>, Convert<Half, bool>, Convert<bool, Half>,
+    Convert<Half, Half>, Convert<Half, Brain>, Convert<Brain, float>, Convert<float, Brain>,
+    Convert<Brain, double>, Convert<double, Brain>, Convert<Brain, int32_t>,
+    Convert<int32_t, Brain>, Convert<Brain, int64_t>, Convert<int64_t, Brain>,
+    Convert<Brain, uint8_t>, Convert<uint8_t, Brain>, Convert<Brain, bool>, Convert<bool, Brain>,
+    Convert<Brain, Brain>, Convert<Brain, Half>, FindNotFinite<float>, FindNotFinite<Half>,
+    FindNotFinite<Brain>, Unscale<float>, Unscale<Half>, Unscale<Brain>, ClearIfFound<uint16_t>,
+    ClearIfFound<uint32_t>, NextLossScale>;
+
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
-                            ValueFunctors, OtherEachFunctors>;
+                            ValueFunctors, OtherEachFunctors, HalfFunctors>;
 
 /// Functors that compute one row.
 using RowFunctors = FunctorList<
