@@ -156,11 +156,12 @@ using ValueFunctors =
 using OtherEachFunctors =
     FunctorList<Unary<Sign>, Not, Fill, FillFrom, Scale, SumOfMany, EntropyGradient,
                 SoftmaxEntropyGradient, PoolForward, PoolFirstMaximum, PoolBackward, FinishConv,
-                NormInference, MultiplyElement, ConvolveOutput, ConvolveInputGradient, ClipByNorm,
-                Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
-                Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
+                NormInference, MultiplyElement<>, ConvolveOutput<>, ConvolveInputGradient<>,
+                ClipByNorm, Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>,
+                Spread<RootOfSquares>, Spread<SumOfMagnitudes>, Spread<ProductOf>,
+                Spread<LargestOf>>;
 
-/// Conversions of 16-bit floats, and the scale of the loss that they need.
+/// Conversions and products of 16-bit floats, and the scale of the loss that they need.
 using HalfFunctors = FunctorList<
     Convert<Half, float>, Convert<float, Half>, Convert<Half, double>, Convert<double, Half>,
     Convert<Half, int32_t>, Convert<int32_t, Half>, Convert<Half, int64_t>, Convert<int64_t, Half>,
@@ -171,17 +172,21 @@ using HalfFunctors = FunctorList<
     Convert<Brain, uint8_t>, Convert<uint8_t, Brain>, Convert<Brain, bool>, Convert<bool, Brain>,
     Convert<Brain, Brain>, Convert<Brain, Half>, FindNotFinite<float>, FindNotFinite<Half>,
     FindNotFinite<Brain>, Unscale<float>, Unscale<Half>, Unscale<Brain>, ClearIfFound<uint16_t>,
-    ClearIfFound<uint32_t>, NextLossScale>;
+    ClearIfFound<uint32_t>, NextLossScale, MultiplyElement<Half>, MultiplyElement<Brain>,
+    ConvolveOutput<Half>, ConvolveOutput<Brain>, ConvolveInputGradient<Half>,
+    ConvolveInputGradient<Brain>>;
+/// The rows of these.
+using HalfRows = FunctorList<ConvolveFilterGradient<Half>, ConvolveFilterGradient<Brain>>;
 
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
                             ValueFunctors, OtherEachFunctors, HalfFunctors>;
 
 /// Functors that compute one row.
-using RowFunctors = FunctorList<
+using FloatRows = FunctorList<
     SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy, NormSums, NormTraining,
     NormBackwardSums, NormBackward, LayerNorm, LayerNormBackward, LayerNormSums,
-    ConvolveFilterGradient, Reduce<SumOf>, ReduceParts<SumOf>, Reduce<SumOfSquares>,
+    ConvolveFilterGradient<>, Reduce<SumOf>, ReduceParts<SumOf>, Reduce<SumOfSquares>,
     ReduceParts<SumOfSquares>, Reduce<RootOfSquares>, ReduceParts<RootOfSquares>,
     Reduce<SumOfMagnitudes>, ReduceParts<SumOfMagnitudes>, Reduce<ProductOf>,
     ReduceParts<ProductOf>, Reduce<LargestOf>, ReduceParts<LargestOf>, Reduce<SmallestOf>,
@@ -193,5 +198,6 @@ using RowFunctors = FunctorList<
     BinarySlopeSum<LargerNumber, false>, BinarySlopeSum<LargerNumber, true>,
     BinarySlopeSum<SmallerNumber, false>, BinarySlopeSum<SmallerNumber, true>,
     BinarySlopeSum<RaiseTo, false>, BinarySlopeSum<RaiseTo, true>>;
+using RowFunctors = Joined<FloatRows, HalfRows>;
 
 }  // namespace millrace::gpu

@@ -4,7 +4,7 @@
 
 #include "framework/op_attrs.h"
 #include "kernels/cpu/nn/window.h"
-#include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/ops/halves.h"
 #include "kernels/gpu/ops/kept_memory.h"
 #include "kernels/registry.h"
 
@@ -55,8 +55,8 @@ StatusOr<Convolution> gpu_describe(const ConvSettings& settings, const Tensor& x
 }
 
 // Each of the three tensors is an input of two of the computations.
-float* memory(const Tensor& tensor) {
-  return const_cast<float*>(floats(tensor));
+void* memory(const Tensor& tensor) {
+  return const_cast<std::byte*>(tensor.raw());
 }
 
 StatusOr<Kernel> gpu_conv(const KernelSetup& op) {
@@ -69,8 +69,9 @@ StatusOr<Kernel> gpu_conv(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed_here(ctx, input, "Input"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed_here(ctx, filter, "Filter"));
     Tensor& y = ctx.out(output);
-    MILLRACE_RETURN_IF_ERROR(all_floats({x, w, &y}));
+    MILLRACE_ASSIGN_OR_RETURN(const Element element, element_of({x, w, &y}));
     MILLRACE_ASSIGN_OR_RETURN(Convolution c, gpu_describe(settings, *x, *w, y));
+    c.element = element;
     if (y.numel() == 0) return Ok();
     c.input = memory(*x);
     c.filter = memory(*w);
@@ -93,8 +94,9 @@ StatusOr<Kernel> gpu_conv_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed_here(ctx, output_grad, "Output@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, output_like(ctx, input_grad, *x));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dw, output_like(ctx, filter_grad, *w));
-    MILLRACE_RETURN_IF_ERROR(all_floats({x, w, dy}));
+    MILLRACE_ASSIGN_OR_RETURN(const Element element, element_of({x, w, dy}));
     MILLRACE_ASSIGN_OR_RETURN(Convolution c, gpu_describe(settings, *x, *w, *dy));
+    c.element = element;
     if (dy->numel() == 0) return refuse("there are no places");
     c.output = memory(*dy);
     if (dw != nullptr) {
@@ -151,12 +153,13 @@ class GpuFusedConv {
     if (y.numel() == 0) return Ok();
     c.input = memory(*x);
     c.filter = memory(*w);
-    c.output = memory(y);
-    if (finish.residual == c.output) {  // the convolution would overwrite it
-      MILLRACE_ASSIGN_OR_RETURN(c.output, apart_.get(y.numel()));
+    float* convolved = floats(y);
+    if (finish.residual == convolved) {  // the convolution would overwrite it
+      MILLRACE_ASSIGN_OR_RETURN(convolved, apart_.get(y.numel()));
     }
+    c.output = convolved;
     MILLRACE_RETURN_IF_ERROR(device_.convolve(c));
-    finish.conv = c.output;
+    finish.conv = convolved;
     finish.y = floats(y);
     return each(device_, finish, y.numel());
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/gpu/functors/halves.h"
+#include "kernels/gpu/functors/products.h"
 #include "kernels/gpu/ops/args.h"
 
 namespace millrace::gpu {
@@ -24,6 +25,22 @@ Status with_stored_float(DType dtype, const Body& body) {
     default:
       return refuse("the GPU kernel is for f32, f16 and bf16, found {}", dtype_name(dtype));
   }
+}
+
+/// The type of the elements of a product's operands; null ones are absent. Errors: rejects others,
+/// and operands of several types.
+inline StatusOr<Element> element_of(std::initializer_list<const Tensor*> tensors) {
+  const Tensor* first = nullptr;
+  for (const Tensor* const tensor : tensors) {
+    if (tensor == nullptr) continue;
+    if (first == nullptr) first = tensor;
+    if (tensor->dtype() != first->dtype())
+      return refuse("{} beside {}", describe(*tensor), describe(*first));
+  }
+  if (first == nullptr || first->dtype() == DType::kFloat32) return Element::kFloat32;
+  if (first->dtype() == DType::kFloat16) return Element::kFloat16;
+  if (first->dtype() == DType::kBfloat16) return Element::kBfloat16;
+  return refuse("the GPU kernel is for f32, f16 and bf16, found {}", describe(*first));
 }
 
 /// The kernel of an op for 16-bit floats as well. Where `kernel` rejects them, it gets f32 copies
