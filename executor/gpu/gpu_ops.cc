@@ -9,6 +9,7 @@
 #include "executor/collective/rings.h"
 #include "framework/block.h"
 #include "framework/tensor/layout.h"
+#include "kernels/gpu/ops/halves.h"
 #include "kernels/gpu/resident.h"
 
 namespace millrace::executor {
@@ -132,10 +133,10 @@ GpuOps::GpuOps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<CompiledOp>
       placed_[i].reason = "there is no GPU kernel";
       continue;
     }
-    StatusOr<kernels::Kernel> kernel =
-        maker(kernels::KernelSetup(*compiled.def, *compiled.op, device, schemas));
+    const kernels::KernelSetup setup(*compiled.def, *compiled.op, device, schemas);
+    StatusOr<kernels::Kernel> kernel = maker(setup);
     if (kernel.ok()) {
-      placed_[i].kernel = *std::move(kernel);
+      placed_[i].kernel = gpu::also_for_halves(setup, *std::move(kernel));
     } else {
       placed_[i].reason = kernel.status().message();
     }

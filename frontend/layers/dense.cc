@@ -26,6 +26,12 @@ Status check_features(const Var& x, int num_flatten_dims, int64_t features) {
                          num_flatten_dims, fmt::join(x.dims().vec(), ", "));
 }
 
+// The type of parameters and statistics of a normalization: f32 for 16-bit elements.
+DType statistics_type(const Var& x) {
+  const bool is_half = x.dtype() == DType::kFloat16 || x.dtype() == DType::kBfloat16;
+  return is_half ? DType::kFloat32 : x.dtype();
+}
+
 VarRef look_up(Layer& layer, const VarRef& ids, const VarRef& table,
                const EmbeddingOptions& options, DType dtype) {
   NewOp op("lookup_table");
@@ -100,18 +106,18 @@ VarRef layer_norm(const VarRef& x, const LayerNormOptions& options, Where where)
       static_cast<size_t>(std::max(options.begin_norm_axis, 0)), var.dims().size())));
   if (Status status = check_features(var, options.begin_norm_axis, features); !status.ok())
     return layer.fail(std::move(status));
+  const DType wide = statistics_type(var);
   NewOp op("layer_norm");
   op.input("X", {x.name()});
   if (options.scale) {
     op.input("Scale",
-             {layer.param(options.param, "w", {features}, var.dtype(), init::Constant{1}).name()});
+             {layer.param(options.param, "w", {features}, wide, init::Constant{1}).name()});
   }
   if (options.shift) {
-    op.input("Bias",
-             {layer.param(options.bias, "b", {features}, var.dtype(), init::Constant{0}).name()});
+    op.input("Bias", {layer.param(options.bias, "b", {features}, wide, init::Constant{0}).name()});
   }
-  const VarRef mean = layer.out(var.dtype());
-  const VarRef variance = layer.out(var.dtype());
+  const VarRef mean = layer.out(wide);
+  const VarRef variance = layer.out(wide);
   if (!layer.ok()) return {};
   mean.stop_gradient();
   variance.stop_gradient();
@@ -132,17 +138,17 @@ VarRef batch_norm(const VarRef& x, const BatchNormOptions& options, Where where)
         InvalidArgument("'{}': expected a known number of channels in dim 1", x.name()));
   }
   const std::vector<int64_t> dims{var.dims()[1]};
+  const DType wide = statistics_type(var);
   const auto statistic = [&](const std::string& name, double value) {
-    return layer.param({.name = name, .trainable = false}, "w", dims, var.dtype(),
-                       init::Constant{value});
+    return layer.param({.name = name, .trainable = false}, "w", dims, wide, init::Constant{value});
   };
-  const VarRef scale = layer.param(options.param, "w", dims, var.dtype(), init::Constant{1});
-  const VarRef bias = layer.param(options.bias, "b", dims, var.dtype(), init::Constant{0});
+  const VarRef scale = layer.param(options.param, "w", dims, wide, init::Constant{1});
+  const VarRef bias = layer.param(options.bias, "b", dims, wide, init::Constant{0});
   const VarRef mean = statistic(options.moving_mean_name, 0);
   const VarRef variance = statistic(options.moving_variance_name, 1);
   Vars saved;
   for (int i = 0; i < 3; ++i) {
-    saved.push_back(layer.out(var.dtype()));
+    saved.push_back(layer.out(wide));
     saved.back().stop_gradient();
   }
   if (!layer.ok()) return {};

@@ -4,6 +4,7 @@
 
 #include "kernels/device.h"
 #include "kernels/gpu/memory.h"
+#include "kernels/gpu/shared_scratch.h"
 #include "kernels/registry.h"
 
 namespace millrace::gpu {
@@ -21,10 +22,13 @@ class Context {
   /// Kernels whose arguments are in the memory of the device. For calls that they do not support
   /// they return kUnimplemented before they change anything; the op then runs on the processor.
   [[nodiscard]] const kernels::KernelRegistry& kernels() const { return *kernels_; }
+  /// Memory for intermediate results of all ops.
+  [[nodiscard]] SharedScratch& scratch() { return scratch_; }
 
  private:
   std::shared_ptr<Memory> memory_;                          ///< of the device
   std::unique_ptr<const kernels::KernelRegistry> kernels_;  ///< kernels for it
+  SharedScratch scratch_;                                   ///< of all programs
 };
 
 /// Attaches a GPU to a processor device, so that its programs can run on both. Must be called

@@ -98,7 +98,8 @@ class Device {
   [[nodiscard]] bool take_unrepeatable() { return std::exchange(unrepeatable_, false); }
 
   /// Products of matrices and convolutions. Devices without a suitable library run the plain
-  /// functors. Errors: kResource, kExecution.
+  /// functors. Errors: kUnimplemented for 16-bit elements, if the library computes this with f32
+  /// only; kResource, kExecution.
   virtual Status multiply(const MatrixProduct& product);
   virtual Status convolve(const Convolution& convolution);
 

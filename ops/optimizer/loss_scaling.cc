@@ -57,7 +57,10 @@ OpDef update_loss_scaling() {
       .attr("stop_update", false, "leave scale and counters as they are")
       .infer(infer_update)
       .flops(elementwise_flops)
-      .inplace("X", "Out");
+      .inplace("X", "Out")
+      .inplace("PrevLossScaling", "LossScaling")
+      .inplace("InGoodSteps", "OutGoodSteps")
+      .inplace("InBadSteps", "OutBadSteps");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cublasLt.h>
 
+#include "kernels/gpu/functors/halves.h"
 #include "tests/cuda_standin/registry.h"
 
 namespace millrace::standin {
@@ -18,10 +19,12 @@ struct BlasHandle {
   int device = 0;
 };
 struct Desc {
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   int32_t turn_a = CUBLAS_OP_N;
   int32_t turn_b = CUBLAS_OP_N;
 };
 struct Layout {
+  cudaDataType type = CUDA_R_32F;
   uint64_t rows = 0;
   uint64_t columns = 0;
   int64_t leading = 0;
@@ -30,6 +33,7 @@ struct Layout {
 };
 struct Preference {
   uint64_t scratch_bytes = 0;
+  uint32_t alignment = 256;  // of all operands
 };
 
 struct Blas {
@@ -69,11 +73,14 @@ struct Product {
 
   [[nodiscard]] std::string problem() const {
     for (const Layout* const layout : {a, b, c, d}) {
+      if (layout->type != d->type) return "elements of several types";
       if (layout->rows == 0 || layout->columns == 0) return "an empty matrix";
       if (layout->leading < static_cast<int64_t>(layout->rows)) return "a leading dim below rows";
       if (layout->batch != d->batch) return "different batches";
       if (layout->batch > 1 && layout->stride < 0) return "a negative stride";
     }
+    if (d->type != CUDA_R_32F && desc->compute != CUBLAS_COMPUTE_32F)
+      return "16-bit elements with sums that round floats";
     if (inner() != inner_of_b()) return "inner dims that differ";
     for (const Layout* const layout : {c, d}) {
       if (layout->rows != rows() || layout->columns != columns()) return "dims of the result";
@@ -99,20 +106,25 @@ bool find_product(Product& p, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t 
   return p.desc != nullptr && p.a != nullptr && p.b != nullptr && p.c != nullptr && p.d != nullptr;
 }
 
+size_t size_of(const Layout& l) {
+  return l.type == CUDA_R_32F ? sizeof(float) : sizeof(uint16_t);
+}
+
 struct Operands {
-  const float* a;
-  const float* b;
-  const float* c;
-  float* d;
+  const void* a;
+  const void* b;
+  const void* c;
+  void* d;
   float alpha;
   float beta;
 };
 
+template <typename T>
 void multiply(const Desc desc, const Layout& a, const Layout& b, const Layout& c, const Layout& d,
               const Operands& o, uint64_t inner) {
   for (int32_t n = 0; n < d.batch; ++n) {
-    const float* const x = o.a + n * a.stride;
-    const float* const y = o.b + n * b.stride;
+    const T* const x = static_cast<const T*>(o.a) + n * a.stride;
+    const T* const y = static_cast<const T*>(o.b) + n * b.stride;
     const int64_t x_row = desc.turn_a == CUBLAS_OP_N ? 1 : a.leading;
     const int64_t x_inner = desc.turn_a == CUBLAS_OP_N ? a.leading : 1;
     const int64_t y_inner = desc.turn_b == CUBLAS_OP_N ? 1 : b.leading;
@@ -124,8 +136,10 @@ void multiply(const Desc desc, const Layout& a, const Layout& b, const Layout& c
           sum += static_cast<double>(x[i * x_row + k * x_inner]) *
                  static_cast<double>(y[k * y_inner + j * y_column]);
         float value = o.alpha * static_cast<float>(sum);
-        if (o.beta != 0.0F) value += o.beta * o.c[n * c.stride + j * c.leading + i];
-        o.d[n * d.stride + j * d.leading + i] = value;
+        if (o.beta != 0.0F)
+          value += o.beta *
+                   static_cast<float>(static_cast<const T*>(o.c)[n * c.stride + j * c.leading + i]);
+        static_cast<T*>(o.d)[n * d.stride + j * d.leading + i] = static_cast<T>(value);
       }
     }
   }
@@ -170,7 +184,7 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComput
   if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_FAST_TF32 &&
       compute != CUBLAS_COMPUTE_32F_FAST_16BF)
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  *desc = blas().descs.add({});
+  *desc = blas().descs.add({compute});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
@@ -192,8 +206,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
 
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
                                           uint64_t rows, uint64_t columns, int64_t leading) {
-  if (layout == nullptr || type != CUDA_R_32F) return refused("null or an unknown type");
-  *layout = blas().layouts.add({rows, columns, leading});
+  if (layout == nullptr || (type != CUDA_R_32F && type != CUDA_R_16F && type != CUDA_R_16BF))
+    return refused("null or an unknown type");
+  *layout = blas().layouts.add({type, rows, columns, leading});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
@@ -224,10 +239,24 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t h
                                                     cublasLtMatmulPreferenceAttributes_t attribute,
                                                     const void* value, size_t bytes) {
   Preference* const preference = blas().preferences.find(handle);
-  if (preference == nullptr || attribute != CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ||
-      !take(preference->scratch_bytes, value, bytes))
-    return refused("unknown preference, attribute or size");
-  return CUBLAS_STATUS_SUCCESS;
+  if (preference == nullptr) return refused("unknown preference");
+  bool good = false;
+  uint32_t alignment = 0;
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      good = take(preference->scratch_bytes, value, bytes);
+      break;
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+      good = take(alignment, value, bytes) && alignment >= 2 && alignment <= 256;
+      preference->alignment = alignment < preference->alignment ? alignment : preference->alignment;
+      break;
+    default:
+      break;
+  }
+  return good ? CUBLAS_STATUS_SUCCESS : refused("unknown attribute, size or value");
 }
 
 // No algorithm is found for products of one column and row with more than 2^20 terms, so that
@@ -254,6 +283,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   results->algo.data[1] = product.rows();
   results->algo.data[2] = product.inner();
   results->algo.data[3] = product.columns();
+  results->algo.data[4] = limits->alignment;
   results->workspaceSize = kScratchBytes;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -280,20 +310,31 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   Operands o{};
   std::memcpy(&o.alpha, alpha, sizeof o.alpha);
   std::memcpy(&o.beta, beta, sizeof o.beta);
-  o.a = static_cast<const float*>(a);
-  o.b = static_cast<const float*>(b);
-  o.c = static_cast<const float*>(c);
-  o.d = static_cast<float*>(d);
+  o.a = a;
+  o.b = b;
+  o.c = c;
+  o.d = d;
   for (const auto& [data, layout] :
        {std::pair{a, p.a}, {b, p.b}, {c, p.c}, {const_cast<const void*>(d), p.d}}) {
-    if (!is_on_device(data, extent(*layout) * sizeof(float), own->device))
+    if (!is_on_device(data, extent(*layout) * size_of(*layout), own->device))
       return refused("an operand is not within device memory");
+    if (reinterpret_cast<uintptr_t>(data) % algo->data[4] != 0)
+      return refused("an operand is less aligned than the preference says");
   }
   const cudaError_t queued = enqueue(
       stream, "cublasLtMatmul",
       [=, desc_copy = *p.desc, la = *p.a, lb = *p.b, lc = *p.c, ld = *p.d, inner = p.inner()] {
         std::memset(workspace, 0xA5, workspace_bytes);
-        multiply(desc_copy, la, lb, lc, ld, o, inner);
+        switch (ld.type) {
+          case CUDA_R_16F:
+            multiply<millrace::gpu::Half>(desc_copy, la, lb, lc, ld, o, inner);
+            break;
+          case CUDA_R_16BF:
+            multiply<millrace::gpu::Brain>(desc_copy, la, lb, lc, ld, o, inner);
+            break;
+          default:
+            multiply<float>(desc_copy, la, lb, lc, ld, o, inner);
+        }
         return Progress::kDone;
       });
   return queued == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

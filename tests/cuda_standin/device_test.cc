@@ -69,9 +69,51 @@ class Array {
   std::byte* data_ = nullptr;
 };
 
-void expect_close(const std::vector<float>& a, const std::vector<float>& b) {
+void expect_close(const std::vector<float>& a, const std::vector<float>& b,
+                  float rounding = 1e-5F) {
   ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-5) << i;
+  for (size_t i = 0; i < a.size(); ++i)
+    ASSERT_NEAR(a[i], b[i], rounding * std::max(1.0F, std::abs(b[i]))) << i;
+}
+
+// The difference between neighbours of 1.
+float rounding_of(Element element) {
+  return element == Element::kFloat32 ? 1e-5F : element == Element::kFloat16 ? 0x1p-10F : 0x1p-7F;
+}
+
+constexpr Element kElements[] = {Element::kFloat32, Element::kFloat16, Element::kBfloat16};
+
+// The bytes of numbers that are stored in that type, as floats: two elements make one.
+template <typename T>
+std::vector<float> packed_as(const std::vector<float>& values) {
+  std::vector<float> result((values.size() * sizeof(T) + sizeof(float) - 1) / sizeof(float));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto stored = static_cast<T>(values[i]);
+    std::memcpy(reinterpret_cast<std::byte*>(result.data()) + i * sizeof(T), &stored,
+                sizeof stored);
+  }
+  return result;
+}
+template <typename T>
+std::vector<float> unpacked_as(const std::vector<float>& bytes, int64_t count) {
+  std::vector<float> result(static_cast<size_t>(count));
+  for (size_t i = 0; i < result.size(); ++i) {
+    T stored{};
+    std::memcpy(&stored, reinterpret_cast<const std::byte*>(bytes.data()) + i * sizeof(T),
+                sizeof stored);
+    result[i] = static_cast<float>(stored);
+  }
+  return result;
+}
+std::vector<float> packed(Element element, const std::vector<float>& values) {
+  return element == Element::kFloat32   ? values
+         : element == Element::kFloat16 ? packed_as<Half>(values)
+                                        : packed_as<Brain>(values);
+}
+std::vector<float> unpacked(Element element, const std::vector<float>& bytes, int64_t count) {
+  return element == Element::kFloat32   ? bytes
+         : element == Element::kFloat16 ? unpacked_as<Half>(bytes, count)
+                                        : unpacked_as<Brain>(bytes, count);
 }
 
 TEST(CudaDevice, SaysThatItIsAStandIn) {
@@ -217,17 +259,17 @@ void check_product(Device& cuda, Device& host, MatrixProduct p, uint32_t seed) {
   const int64_t c_count = (p.batch - 1) * p.c_stride + p.rows * p.columns;
   std::vector<std::vector<float>> results;
   for (Device* const device : {&cuda, &host}) {
-    const Array a(*device, random_floats(a_count, seed));
-    const Array b(*device, random_floats(b_count, seed + 1));
-    const Array c(*device, random_floats(c_count, seed + 2));
+    const Array a(*device, packed(p.element, random_floats(a_count, seed)));
+    const Array b(*device, packed(p.element, random_floats(b_count, seed + 1)));
+    const Array c(*device, packed(p.element, random_floats(c_count, seed + 2)));
     p.a = a.data();
     p.b = b.data();
     p.c = c.data();
     const Status status = device->multiply(p);
     EXPECT_TRUE(status.ok()) << status.to_string();
-    results.push_back(c.values());
+    results.push_back(unpacked(p.element, c.values(), c_count));
   }
-  expect_close(results[0], results[1]);
+  expect_close(results[0], results[1], rounding_of(p.element));
 }
 
 TEST(CudaDevice, ProductsOfManyShapes) {
@@ -246,8 +288,11 @@ TEST(CudaDevice, ProductsOfManyShapes) {
       p.a_stride = i % 8 == 0 ? 0 : p.rows * p.inner;
       p.b_stride = p.inner * p.columns;
       p.c_stride = p.rows * p.columns;
-      check_product(*cuda, *host, p, i);
-      check_product(*cuda, *host, p, i + 1000);  // by the cached plan
+      for (const Element element : kElements) {
+        p.element = element;
+        check_product(*cuda, *host, p, i);
+        check_product(*cuda, *host, p, i + 1000);  // by the cached plan
+      }
     }
   }
 }
@@ -283,19 +328,25 @@ void check_convolution(Device& cuda, Device& host, Convolution c, uint32_t seed)
     c.what = what;
     std::vector<std::vector<float>> results;
     for (Device* const device : {&cuda, &host}) {
-      const Array input(*device, random_floats(c.input_count(), seed));
-      const Array filter(*device, random_floats(c.filter_count(), seed + 1));
-      const Array output(*device, random_floats(c.output_count(), seed + 2));
+      const Array input(*device, packed(c.element, random_floats(c.input_count(), seed)));
+      const Array filter(*device, packed(c.element, random_floats(c.filter_count(), seed + 1)));
+      const Array output(*device, packed(c.element, random_floats(c.output_count(), seed + 2)));
       c.input = input.data();
       c.filter = filter.data();
       c.output = output.data();
       const Status status = device->convolve(c);
       EXPECT_TRUE(status.ok()) << status.to_string();
-      results.push_back(what == Convolution::What::kOutput          ? output.values()
-                        : what == Convolution::What::kInputGradient ? input.values()
-                                                                    : filter.values());
+      const bool of_output = what == Convolution::What::kOutput;
+      const bool of_input = what == Convolution::What::kInputGradient;
+      results.push_back(unpacked(c.element,
+                                 of_output  ? output.values()
+                                 : of_input ? input.values()
+                                            : filter.values(),
+                                 of_output  ? c.output_count()
+                                 : of_input ? c.input_count()
+                                            : c.filter_count()));
     }
-    expect_close(results[0], results[1]);
+    expect_close(results[0], results[1], rounding_of(c.element));
   }
 }
 
@@ -305,9 +356,12 @@ TEST(CudaDevice, ConvolutionsOfManyShapes) {
     const auto cuda = open_cuda(0, {.tf32 = tf32});
     std::mt19937 random(5);
     for (uint32_t i = 0; i < 25; ++i) {
-      const Convolution c = make_convolution(random);
-      check_convolution(*cuda, *host, c, i);
-      check_convolution(*cuda, *host, c, i + 1000);
+      Convolution c = make_convolution(random);
+      for (const Element element : kElements) {
+        c.element = element;
+        check_convolution(*cuda, *host, c, i);
+        check_convolution(*cuda, *host, c, i + 1000);
+      }
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/gpu/cuda/dnn_api.h"
+#include "kernels/gpu/functors/halves.h"
 #include "kernels/gpu/functors/products.h"
 #include "tests/cuda_standin/dnn_functions.h"
 #include "tests/cuda_standin/dnn_queue.h"
@@ -33,6 +34,7 @@ struct Dims {
   int c = 0;
   int h = 0;
   int w = 0;
+  int type = kDataFloat;
 };
 struct Window {
   bool is_set = false;
@@ -69,11 +71,12 @@ struct Algo {
   int math;
 };
 constexpr Algo kAlgos[] = {
-    {0, kSuccess, 0, 0, kFmaMath},                      // not deterministic
-    {5, kNotSupported, 0, kDeterministic, kFmaMath},    //
-    {4, kSuccess, kTooMuch, kDeterministic, kFmaMath},  //
-    {1, kSuccess, 2048, kDeterministic, kDefaultMath},  // may round to TF32
-    {3, kSuccess, 65536, kDeterministic, kFmaMath},     //
+    {0, kSuccess, 0, 0, kFmaMath},                       // not deterministic
+    {5, kNotSupported, 0, kDeterministic, kFmaMath},     //
+    {4, kSuccess, kTooMuch, kDeterministic, kFmaMath},   //
+    {1, kSuccess, 2048, kDeterministic, kDefaultMath},   // may round to TF32
+    {3, kSuccess, 65536, kDeterministic, kFmaMath},      //
+    {6, kSuccess, 4096, kDeterministic, kTensorOpMath},  // of 16-bit elements
 };
 
 // None is found for a dilation above 8, so that callers meet that case.
@@ -84,10 +87,17 @@ int find_algos(const gpu::Convolution& c, int math, int wanted, int* found, Algo
   for (const Algo& algo : kAlgos) {
     if (*found == wanted) break;
     if (algo.math == kDefaultMath && math == kFmaMath) continue;
+    if (algo.math == kTensorOpMath && c.element == gpu::Element::kFloat32) continue;
     perf[(*found)++] = {algo.number,      algo.status, -1.0F, algo.memory,
                         algo.determinism, algo.math,   {}};
   }
   return kSuccess;
+}
+
+gpu::Element element_of(int type) {
+  return type == kDataHalf       ? gpu::Element::kFloat16
+         : type == kDataBfloat16 ? gpu::Element::kBfloat16
+                                 : gpu::Element::kFloat32;
 }
 
 // The descriptors of a call. A convolution of which `problem` is not empty must not run.
@@ -119,6 +129,7 @@ Described describe(Handle handle, TensorDesc input, FilterDesc filter, ConvDesc 
   c.in_channels = x->c;
   c.out_channels = y->c;
   c.groups = window->groups;
+  c.element = element_of(x->type);
   const int sizes[2][3] = {{x->h, y->h, w->h}, {x->w, y->w, w->w}};
   for (int i = 0; i < 2; ++i) {
     c.in[i] = sizes[i][0];
@@ -131,6 +142,7 @@ Described describe(Handle handle, TensorDesc input, FilterDesc filter, ConvDesc 
   result.problem = problem_of(c, {c.before[0], c.before[1]});
   if (x->n != y->n || w->n != y->c || x->c != w->c * window->groups || y->c % window->groups != 0)
     result.problem = "batches, channels or groups that do not match";
+  if (x->type != y->type || x->type != w->type) result.problem = "elements of several types";
   return result;
 }
 
@@ -185,46 +197,67 @@ void each_row(const gpu::Convolution& c, const Row& row) {
   }
 }
 
-// Sums are kept in double.
+// Sums are kept in double, and rounded by way of float.
+template <typename T>
 void compute(const gpu::Convolution& c) {
+  const auto* const input = static_cast<const T*>(c.input);
+  const auto* const filter = static_cast<const T*>(c.filter);
+  const auto* const output = static_cast<const T*>(c.output);
   const bool is_output = c.what == What::kOutput;
   const bool is_input = c.what == What::kInputGradient;
-  float* const result = is_output ? c.output : is_input ? c.input : c.filter;
+  auto* const result = static_cast<T*>(is_output ? c.output : is_input ? c.input : c.filter);
   std::vector<double> sums(static_cast<size_t>(is_output  ? c.output_count()
                                                : is_input ? c.input_count()
                                                           : c.filter_count()));
   const int64_t step = c.stride[1];
   if (is_output) {
     each_row(c, [&](int64_t in, int64_t out, int64_t count, int64_t tap) {
-      const double factor = c.filter[tap];
+      const auto factor = static_cast<double>(filter[tap]);
       for (int64_t x = 0; x < count; ++x)
-        sums[static_cast<size_t>(out + x)] += factor * static_cast<double>(c.input[in + x * step]);
+        sums[static_cast<size_t>(out + x)] += factor * static_cast<double>(input[in + x * step]);
     });
   } else if (is_input) {
     each_row(c, [&](int64_t in, int64_t out, int64_t count, int64_t tap) {
-      const double factor = c.filter[tap];
+      const auto factor = static_cast<double>(filter[tap]);
       for (int64_t x = 0; x < count; ++x)
-        sums[static_cast<size_t>(in + x * step)] += factor * static_cast<double>(c.output[out + x]);
+        sums[static_cast<size_t>(in + x * step)] += factor * static_cast<double>(output[out + x]);
     });
   } else {
     each_row(c, [&](int64_t in, int64_t out, int64_t count, int64_t tap) {
       double sum = 0;
       for (int64_t x = 0; x < count; ++x)
-        sum += static_cast<double>(c.input[in + x * step]) * static_cast<double>(c.output[out + x]);
+        sum += static_cast<double>(input[in + x * step]) * static_cast<double>(output[out + x]);
       sums[static_cast<size_t>(tap)] += sum;
     });
   }
-  for (size_t i = 0; i < sums.size(); ++i) result[i] = static_cast<float>(sums[i]);
+  for (size_t i = 0; i < sums.size(); ++i) result[i] = static_cast<T>(static_cast<float>(sums[i]));
 }
 
 // Results of an algorithm that is not deterministic differ from run to run, here by more than
 // rounding.
+template <typename T>
 void disturb(const gpu::Convolution& c) {
   static std::atomic<int> runs{0};
-  float* const result = c.what == What::kOutput          ? c.output
-                        : c.what == What::kInputGradient ? c.input
-                                                         : c.filter;
-  *result += 1e-2F * static_cast<float>(++runs);
+  auto* const result = static_cast<T*>(c.what == What::kOutput          ? c.output
+                                       : c.what == What::kInputGradient ? c.input
+                                                                        : c.filter);
+  *result = static_cast<T>(static_cast<float>(*result) + 1e-2F * static_cast<float>(++runs));
+}
+
+template <typename T>
+void run(const gpu::Convolution& c, bool is_deterministic) {
+  compute<T>(c);
+  if (!is_deterministic) disturb<T>(c);
+}
+void run(const gpu::Convolution& c, bool is_deterministic) {
+  switch (c.element) {
+    case gpu::Element::kFloat32:
+      return run<float>(c, is_deterministic);
+    case gpu::Element::kFloat16:
+      return run<gpu::Half>(c, is_deterministic);
+    case gpu::Element::kBfloat16:
+      return run<gpu::Brain>(c, is_deterministic);
+  }
 }
 
 int convolve(Described described, What what, const void* input, const void* filter,
@@ -241,9 +274,9 @@ int convolve(Described described, What what, const void* input, const void* filt
                                         [&](const Algo& a) { return a.number == call.algo; });
   if (algo == std::end(kAlgos) || algo->status != kSuccess) return kNotSupported;
   c.what = what;
-  c.input = static_cast<float*>(const_cast<void*>(input));
-  c.filter = static_cast<float*>(const_cast<void*>(filter));
-  c.output = static_cast<float*>(const_cast<void*>(output));
+  c.input = const_cast<void*>(input);
+  c.filter = const_cast<void*>(filter);
+  c.output = const_cast<void*>(output);
   return queue_convolution(
       described.given, c,
       {call.scratch, call.scratch_bytes, algo->memory, algo->determinism == kDeterministic});
@@ -254,10 +287,11 @@ int removed(bool good) {
 }
 
 int set_dims(Dims* dims, int format, int type, int n, int c, int h, int w) {
-  if (dims == nullptr || format != kTensorNchw || type != kDataFloat)
+  if (dims == nullptr || format != kTensorNchw ||
+      (type != kDataFloat && type != kDataHalf && type != kDataBfloat16))
     return refused("unknown descriptor, format or type");
   if (n < 1 || c < 1 || h < 1 || w < 1) return refused("dims below 1");
-  *dims = {true, n, c, h, w};
+  *dims = {true, n, c, h, w, type};
   return kSuccess;
 }
 
@@ -272,13 +306,12 @@ int queue_convolution(Handle given, const gpu::Convolution& c, const DnnWork& wo
   for (const auto& [data, count] : {std::pair{c.input, c.input_count()},
                                     {c.filter, c.filter_count()},
                                     {c.output, c.output_count()}}) {
-    if (!is_on_device(data, static_cast<size_t>(count) * sizeof(float), handle->device))
+    if (!is_on_device(data, static_cast<size_t>(count * gpu::bytes_of(c.element)), handle->device))
       return refused("an operand is not within device memory");
   }
   const cudaError_t queued = enqueue(handle->stream, "a convolution", [c, work] {
     if (work.needed_bytes > 0) std::memset(work.scratch, 0xA5, work.needed_bytes);
-    compute(c);
-    if (!work.is_deterministic) disturb(c);
+    run(c, work.is_deterministic);
     return Progress::kDone;
   });
   return queued == cudaSuccess ? kSuccess : kExecutionFailed;
@@ -386,7 +419,7 @@ int cudnnSetConvolutionGroupCount(ConvDesc desc, int groups) {
 }
 int cudnnSetConvolutionMathType(ConvDesc desc, int math) {
   Window* const window = library().windows.find(desc);
-  if (window == nullptr || (math != kDefaultMath && math != kFmaMath))
+  if (window == nullptr || (math != kDefaultMath && math != kFmaMath && math != kTensorOpMath))
     return refused("unknown descriptor or math");
   window->math = math;
   return kSuccess;

@@ -77,7 +77,7 @@ class Products : public Libraries {
   cublasStatus_t multiply(void* scratch, size_t bytes) {
     const float one = 1;
     const float zero = 0;
-    return cublasLtMatmul(handle_, desc_, &one, at(0), a_, at(100), b_, &zero, result_, c_, result_,
+    return cublasLtMatmul(handle_, desc_, &one, at(0), a_, at(128), b_, &zero, result_, c_, result_,
                           c_, &found_.algo, scratch, bytes, stream_);
   }
 
@@ -93,7 +93,7 @@ class Products : public Libraries {
 };
 
 TEST_F(Products, NeedTheirWorkspaceAndOperandsInDeviceMemory) {
-  result_ = at(200);
+  result_ = at(192);
   EXPECT_EQ(multiply(scratch_, kBytes), CUBLAS_STATUS_INVALID_VALUE);  // no algorithm was chosen
   EXPECT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
   ASSERT_EQ(count_, 1);
@@ -108,6 +108,8 @@ TEST_F(Products, NeedTheirWorkspaceAndOperandsInDeviceMemory) {
   EXPECT_EQ(multiply(scratch_, kBytes + 1), CUBLAS_STATUS_INVALID_VALUE);  // beyond its end
   std::vector<float> host(8);
   result_ = host.data();
+  EXPECT_EQ(multiply(scratch_, kBytes), CUBLAS_STATUS_INVALID_VALUE);
+  result_ = at(193);  // less aligned than the library assumes
   EXPECT_EQ(multiply(scratch_, kBytes), CUBLAS_STATUS_INVALID_VALUE);
   result_ = at(kBytes / sizeof(float) - 7);  // one element too few
   EXPECT_EQ(multiply(scratch_, kBytes), CUBLAS_STATUS_INVALID_VALUE);
@@ -150,6 +152,15 @@ TEST_F(Products, NeedDescriptorsThatFit) {
   std::swap(narrow, a_);
 }
 
+TEST_F(Products, NeedElementsOfOneType) {
+  cublasLtMatrixLayout_t half = nullptr;
+  EXPECT_EQ(cublasLtMatrixLayoutCreate(&half, CUDA_R_16F, 2, 3, 2), CUBLAS_STATUS_SUCCESS);
+  std::swap(half, a_);
+  EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
+  std::swap(half, a_);
+  EXPECT_EQ(cublasLtMatrixLayoutDestroy(half), CUBLAS_STATUS_SUCCESS);
+}
+
 TEST_F(Products, HaveNoAlgorithmWithoutWorkspace) {
   allow(16);
   EXPECT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
@@ -158,7 +169,7 @@ TEST_F(Products, HaveNoAlgorithmWithoutWorkspace) {
 
 TEST_F(Products, StayOnTheDeviceOfTheirHandle) {
   allow(1 << 20);
-  result_ = at(200);
+  result_ = at(192);
   EXPECT_EQ(choose(), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
   cublasLtHandle_t other = nullptr;

@@ -1,4 +1,5 @@
-// Kernels of f16, which compute in f32, and variants of ops that the original's tests use.
+// Kernels of 16-bit floats, which compute in f32, and variants of ops that the original's tests
+// use.
 #include <cmath>
 #include <limits>
 
@@ -19,7 +20,7 @@ using Values = std::vector<double>;
 
 constexpr DType kF16 = DType::kFloat16;
 
-// Inputs that f16 represents exactly.
+// Inputs that both types represent exactly.
 Values halves(int64_t count, unsigned start) {
   Values values = noise(static_cast<size_t>(count), start);
   for (double& value : values) value = std::round(value * 64) / 64;
@@ -81,8 +82,12 @@ struct HalfOp {
   std::vector<std::string> slots;
 };
 
-// The gradients of f16 equal those of f32, rounded once.
-TEST(HalfKernels, ComputeInFloatAndRoundOnce) {
+class HalfKernels : public ::testing::TestWithParam<DType> {};
+
+// The gradients of 16-bit floats equal those of f32, rounded once.
+TEST_P(HalfKernels, ComputeInFloatAndRoundOnce) {
+  const DType type = GetParam();
+  const double rounding = type == kF16 ? 1e-3 : 8e-3;
   const std::vector<HalfOp> all = {
       {"conv2d", f16_conv2d, "Output0", {"Input", "Filter"}},
       {"conv2d_transpose", f16_conv2d_transpose, "Output0", {"Input", "Filter"}},
@@ -93,7 +98,7 @@ TEST(HalfKernels, ComputeInFloatAndRoundOnce) {
       {"fused_elemwise_activation", f16_fused, "Out0", {"X", "Y"}}};
   for (const HalfOp& each : all) {
     RunOp wide = each.build(DType::kFloat32);
-    RunOp half = each.build(kF16);
+    RunOp half = each.build(type);
     ASSERT_EQ(wide.run_text(), "ok") << each.name;
     ASSERT_EQ(half.run_text(), "ok") << each.name;
     const Dims shape(wide.tensor(each.output).dims().begin(),
@@ -101,22 +106,24 @@ TEST(HalfKernels, ComputeInFloatAndRoundOnce) {
     for (RunOp* const op : {&wide, &half}) {
       op->with_grad(each.slots)
           .feed(std::string(each.output) + "@GRAD", shape, halves(count_of(shape), 3),
-                op == &half ? kF16 : DType::kFloat32);
+                op == &half ? type : DType::kFloat32);
       ASSERT_EQ(op->run_text(), "ok") << each.name;
     }
     std::vector<std::string> names{each.output};
     for (const std::string& slot : each.slots) names.push_back(slot + "0@GRAD");
     for (const std::string& name : names) {
-      EXPECT_EQ(half.tensor(name).dtype(), kF16) << each.name << " " << name;
+      EXPECT_EQ(half.tensor(name).dtype(), type) << each.name << " " << name;
       EXPECT_EQ(half.tensor(name).dims(), wide.tensor(name).dims()) << each.name << " " << name;
       const Values exact = wide.values(name);
       const Values found = half.values(name);
       for (size_t i = 0; i < exact.size(); ++i)
-        EXPECT_NEAR(found[i], exact[i], 1e-3 * std::max(1.0, std::abs(exact[i])))
+        EXPECT_NEAR(found[i], exact[i], rounding * std::max(1.0, std::abs(exact[i])))
             << each.name << " " << name << " " << i;
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, HalfKernels, ::testing::Values(kF16, DType::kBfloat16));
 
 RunOp conv_behind_relu(const char* type, bool fused, Values image) {
   RunOp op(type);

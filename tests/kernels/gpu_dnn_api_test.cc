@@ -70,10 +70,13 @@ TEST(CudnnApi, RecordsAndNumbers) {
   expect_algo_perf<cudnnConvolutionBwdFilterAlgoPerf_t>();
   EXPECT_EQ(kSuccess, CUDNN_STATUS_SUCCESS);
   EXPECT_EQ(kDataFloat, CUDNN_DATA_FLOAT);
+  EXPECT_EQ(kDataHalf, CUDNN_DATA_HALF);
+  EXPECT_EQ(kDataBfloat16, CUDNN_DATA_BFLOAT16);
   EXPECT_EQ(kTensorNchw, CUDNN_TENSOR_NCHW);
   EXPECT_EQ(kCrossCorrelation, CUDNN_CROSS_CORRELATION);
   EXPECT_EQ(kDefaultMath, CUDNN_DEFAULT_MATH);
   EXPECT_EQ(kFmaMath, CUDNN_FMA_MATH);
+  EXPECT_EQ(kTensorOpMath, CUDNN_TENSOR_OP_MATH);
   EXPECT_EQ(kDeterministic, CUDNN_DETERMINISTIC);
   EXPECT_EQ(CUDNN_STATUS_NOT_SUPPORTED / 1000, 3);
 }

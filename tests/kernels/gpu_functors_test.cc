@@ -410,10 +410,10 @@ TEST(GpuFunctors, ConvolutionsOfSinglePixelsAreProducts) {
         device->copy_in(reinterpret_cast<const std::byte*>(values.data()), memory, bytes).ok());
     return reinterpret_cast<float*>(memory);
   };
-  const auto download = [&](const float* from, int64_t count) {
+  const auto download = [&](const void* from, int64_t count) {
     std::vector<float> values(static_cast<size_t>(count));
     EXPECT_TRUE(device
-                    ->copy_out(reinterpret_cast<const std::byte*>(from),
+                    ->copy_out(static_cast<const std::byte*>(from),
                                reinterpret_cast<std::byte*>(values.data()), count * 4)
                     .ok());
     return values;

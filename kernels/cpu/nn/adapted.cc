@@ -1,6 +1,7 @@
 #include "kernels/cpu/nn/adapted.h"
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -63,10 +64,15 @@ std::shared_ptr<AdaptedCall> adapted_call(const KernelSetup& op) {
   return std::make_shared<AdaptedCall>(inputs, outputs);
 }
 
+bool is_half(const Tensor* tensor) {
+  return tensor != nullptr && tensor->initialized() &&
+         (tensor->dtype() == DType::kFloat16 || tensor->dtype() == DType::kBfloat16);
+}
+
 Status widen_half(const Tensor& from, Tensor& to) {
   MILLRACE_RETURN_IF_ERROR(to.resize(DType::kFloat32, from.dims()));
   to.set_lod(from.lod());
-  return convert(DType::kFloat16, from.raw(), DType::kFloat32, to.raw(), from.numel());
+  return convert(from.dtype(), from.raw(), DType::kFloat32, to.raw(), from.numel());
 }
 
 // Shares an unchanged input with the inner call.
@@ -80,34 +86,41 @@ Status pass_input(const KernelContext& ctx, size_t k, Value& to) {
     to.clear();
     return Ok();
   }
-  return {StatusCode::kUnimplemented, "no kernel for f16 beside " + describe(value)};
+  return {StatusCode::kUnimplemented, "no kernel for 16-bit floats beside " + describe(value)};
 }
 
-bool has_half(const KernelContext& ctx, const AdaptedCall& call) {
+// Input k, if it is a 16-bit tensor; else null.
+const Tensor* half_input(const KernelContext& ctx, size_t k) {
+  const Tensor* const tensor =
+      AdaptedCall::has_input(ctx, k) ? ctx.find_in(AdaptedCall::argument(k)) : nullptr;
+  return is_half(tensor) ? tensor : nullptr;
+}
+
+// The type of the first 16-bit input.
+std::optional<DType> half_type(const KernelContext& ctx, const AdaptedCall& call) {
   for (size_t k = 0; k < call.inputs(); ++k) {
-    if (!AdaptedCall::has_input(ctx, k)) continue;
-    const Tensor* const tensor = ctx.find_in(AdaptedCall::argument(k));
-    if (tensor != nullptr && tensor->initialized() && tensor->dtype() == DType::kFloat16)
-      return true;
+    if (const Tensor* const tensor = half_input(ctx, k)) return tensor->dtype();
   }
-  return false;
+  return std::nullopt;
 }
 
-Status run_widened(const KernelContext& ctx, const Kernel& kernel, AdaptedCall& call) {
+Status run_widened(const KernelContext& ctx, const Kernel& kernel, DType half, AdaptedCall& call) {
   for (size_t k = 0; k < call.inputs(); ++k) {
-    if (!AdaptedCall::has_input(ctx, k)) continue;
-    const Tensor* const tensor = ctx.find_in(AdaptedCall::argument(k));
-    const bool half =
-        tensor != nullptr && tensor->initialized() && tensor->dtype() == DType::kFloat16;
-    MILLRACE_RETURN_IF_ERROR(half ? widen_half(*tensor, call.input(k).as<Tensor>())
-                                  : pass_input(ctx, k, call.input(k)));
+    const Tensor* const narrow = half_input(ctx, k);
+    if (narrow == nullptr) {
+      if (AdaptedCall::has_input(ctx, k))
+        MILLRACE_RETURN_IF_ERROR(pass_input(ctx, k, call.input(k)));
+      continue;
+    }
+    if (narrow->dtype() != half) return ctx.error("f16 and bf16 in one op: {}", describe(*narrow));
+    MILLRACE_RETURN_IF_ERROR(widen_half(*narrow, call.input(k).as<Tensor>()));
   }
   std::vector<bool> replaced(call.outputs());
   for (size_t k = 0; k < call.outputs(); ++k) {
     if (!AdaptedCall::has_output(ctx, k)) continue;
     const Tensor& own = ctx.out(AdaptedCall::argument(k));
     // an output that inference did not size has no type yet
-    replaced[k] = !own.initialized() || own.dtype() == DType::kFloat16;
+    replaced[k] = !own.initialized() || is_half(&own);
     if (!replaced[k]) continue;
     auto& wide = call.output(k).as<Tensor>();
     wide.reset();
@@ -121,7 +134,7 @@ Status run_widened(const KernelContext& ctx, const Kernel& kernel, AdaptedCall& 
     MILLRACE_RETURN_IF_ERROR(bring_to(ctx.device(), wide, nullptr));
     Tensor& own = ctx.out(AdaptedCall::argument(k));
     const bool rounds = wide.dtype() == DType::kFloat32;
-    MILLRACE_RETURN_IF_ERROR(own.resize(rounds ? DType::kFloat16 : wide.dtype(), wide.dims()));
+    MILLRACE_RETURN_IF_ERROR(own.resize(rounds ? half : wide.dtype(), wide.dims()));
     MILLRACE_RETURN_IF_ERROR(
         convert(wide.dtype(), wide.raw(), own.dtype(), own.raw(), wide.numel()));
   }
@@ -156,7 +169,8 @@ Status stop_at_zero(const KernelContext& ctx, const Tensor& rectified, Tensor& g
 
 Kernel computed_in_float(const KernelSetup& op, Kernel kernel) {
   return [call = adapted_call(op), kernel = std::move(kernel)](const KernelContext& ctx) -> Status {
-    return has_half(ctx, *call) ? run_widened(ctx, kernel, *call) : kernel(ctx);
+    const std::optional<DType> half = half_type(ctx, *call);
+    return half ? run_widened(ctx, kernel, *half, *call) : kernel(ctx);
   };
 }
 

@@ -4,9 +4,9 @@
 
 namespace millrace::kernels {
 
-/// Wraps a kernel that has no loops for 16-bit floats: its f16 inputs are widened to f32, and its
-/// results are rounded to f16. Calls without an f16 tensor are passed through unchanged. Errors:
-/// those of the kernel; kResource.
+/// Wraps a kernel that has no loops for 16-bit floats: its inputs of f16 or bf16 are widened to
+/// f32, and its results are rounded to that type. Calls without such a tensor are passed through
+/// unchanged. Errors: those of the kernel; kExecution for both types in one call; kResource.
 Kernel computed_in_float(const KernelSetup& op, Kernel kernel);
 /// Wraps a maker in the same way.
 template <KernelMaker kMaker>

@@ -8,6 +8,29 @@ namespace {
 // Limit of a plan's workspace; only very large products benefit from more.
 constexpr size_t kScratchBytes = size_t{32} << 20U;
 
+// What the library assumes of operands if it is not told.
+constexpr uint32_t kAlignment = 256;
+
+// The largest power of two up to kAlignment that divides the addresses of all operands.
+uint32_t alignment_of(const MatrixProduct& p) {
+  const auto all = reinterpret_cast<uintptr_t>(p.a) | reinterpret_cast<uintptr_t>(p.b) |
+                   reinterpret_cast<uintptr_t>(p.c);
+  uint32_t alignment = kAlignment;
+  while (all % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+cudaDataType blas_type(Element element) {
+  switch (element) {
+    case Element::kFloat16:
+      return CUDA_R_16F;
+    case Element::kBfloat16:
+      return CUDA_R_16BF;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
 cublasComputeType_t compute_type(const DeviceOptions& options) {
   if (options.bf16) return CUBLAS_COMPUTE_32F_FAST_16BF;
   return options.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -65,12 +88,11 @@ Status Blas::check(cublasStatus_t status, const char* what) const {
 }
 
 // The library stores matrices column by column: each column has `rows` contiguous elements.
-Status Blas::make_layout(cublasLtMatrixLayout_t& layout, int64_t rows, int64_t columns,
-                         int64_t batch, int64_t stride) const {
-  MILLRACE_RETURN_IF_ERROR(
-      check(api_.layout_create(&layout, CUDA_R_32F, static_cast<uint64_t>(rows),
-                               static_cast<uint64_t>(columns), rows),
-            "describing a matrix"));
+Status Blas::make_layout(cublasLtMatrixLayout_t& layout, cudaDataType type, int64_t rows,
+                         int64_t columns, int64_t batch, int64_t stride) const {
+  MILLRACE_RETURN_IF_ERROR(check(api_.layout_create(&layout, type, static_cast<uint64_t>(rows),
+                                                    static_cast<uint64_t>(columns), rows),
+                                 "describing a matrix"));
   if (batch == 1) return Ok();
   const auto count = static_cast<int32_t>(batch);
   MILLRACE_RETURN_IF_ERROR(
@@ -83,8 +105,10 @@ Status Blas::make_layout(cublasLtMatrixLayout_t& layout, int64_t rows, int64_t c
 
 // A row-major matrix is a transposed matrix to the library, so it computes c' = b' x a'.
 Status Blas::make(const MatrixProduct& p, Plan& plan) const {
+  const cudaDataType type = blas_type(p.element);
+  const cublasComputeType_t sums = type == CUDA_R_32F ? type_ : CUBLAS_COMPUTE_32F;
   MILLRACE_RETURN_IF_ERROR(
-      check(api_.desc_create(&plan.desc, type_, CUDA_R_32F), "describing a product"));
+      check(api_.desc_create(&plan.desc, sums, CUDA_R_32F), "describing a product"));
   const cublasOperation_t turn_first = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t turn_second = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   MILLRACE_RETURN_IF_ERROR(
@@ -93,15 +117,15 @@ Status Blas::make(const MatrixProduct& p, Plan& plan) const {
   MILLRACE_RETURN_IF_ERROR(
       check(api_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, &turn_second, sizeof turn_second),
             "describing a product"));
-  MILLRACE_RETURN_IF_ERROR(make_layout(plan.first, p.transpose_b ? p.inner : p.columns,
+  MILLRACE_RETURN_IF_ERROR(make_layout(plan.first, type, p.transpose_b ? p.inner : p.columns,
                                        p.transpose_b ? p.columns : p.inner, p.batch, p.b_stride));
-  MILLRACE_RETURN_IF_ERROR(make_layout(plan.second, p.transpose_a ? p.rows : p.inner,
+  MILLRACE_RETURN_IF_ERROR(make_layout(plan.second, type, p.transpose_a ? p.rows : p.inner,
                                        p.transpose_a ? p.inner : p.rows, p.batch, p.a_stride));
-  MILLRACE_RETURN_IF_ERROR(make_layout(plan.result, p.columns, p.rows, p.batch, p.c_stride));
-  return choose(plan);
+  MILLRACE_RETURN_IF_ERROR(make_layout(plan.result, type, p.columns, p.rows, p.batch, p.c_stride));
+  return choose(plan, alignment_of(p));
 }
 
-Status Blas::choose(Plan& plan) const {
+Status Blas::choose(Plan& plan, uint32_t alignment) const {
   cublasLtMatmulPreference_t preference = nullptr;
   MILLRACE_RETURN_IF_ERROR(check(api_.preference_create(&preference), "choosing an algorithm"));
   cublasLtMatmulHeuristicResult_t found{};
@@ -109,6 +133,13 @@ Status Blas::choose(Plan& plan) const {
   Status status = check(api_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                             &kScratchBytes, sizeof kScratchBytes),
                         "choosing an algorithm");
+  for (const auto operand :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    if (alignment == kAlignment || !status.ok()) break;
+    status = check(api_.preference_set(preference, operand, &alignment, sizeof alignment),
+                   "choosing an algorithm");
+  }
   if (status.ok()) {
     status = check(api_.get_heuristic(handle_, plan.desc, plan.first, plan.second, plan.result,
                                       plan.result, preference, 1, &found, &count),
@@ -123,9 +154,18 @@ Status Blas::choose(Plan& plan) const {
 }
 
 Status Blas::multiply(const MatrixProduct& p, Scratch& scratch) {
-  const Key key{
-      p.rows,     p.inner,    p.columns,  p.transpose_a ? 1 : 0, p.transpose_b ? 1 : 0, p.batch,
-      p.a_stride, p.b_stride, p.c_stride, p.beta == 0.0F ? 0 : 1};
+  const Key key{p.rows,
+                p.inner,
+                p.columns,
+                p.transpose_a ? 1 : 0,
+                p.transpose_b ? 1 : 0,
+                p.batch,
+                p.a_stride,
+                p.b_stride,
+                p.c_stride,
+                p.beta == 0.0F ? 0 : 1,
+                static_cast<int64_t>(p.element),
+                alignment_of(p)};
   const auto [found, is_new] = plans_.try_emplace(key);
   Plan& plan = found->second;
   if (is_new) {

@@ -59,7 +59,7 @@ class Blas {
     size_t scratch_bytes = 0;
   };
   /// The fields of a product that a plan depends on.
-  using Key = std::array<int64_t, 10>;
+  using Key = std::array<int64_t, 12>;
 
   Blas(cudaStream_t stream, cublasComputeType_t type) : stream_(stream), type_(type) {}
   /// Finds the functions of api_. Errors: kUnimplemented; the message names the missing one.
@@ -67,9 +67,10 @@ class Blas {
   Status check(cublasStatus_t status, const char* what) const;
   /// Creates the descriptors of a plan; choose() then asks the library for the best algorithm.
   Status make(const MatrixProduct& product, Plan& plan) const;
-  Status make_layout(cublasLtMatrixLayout_t& layout, int64_t rows, int64_t columns, int64_t batch,
-                     int64_t stride) const;
-  Status choose(Plan& plan) const;
+  Status make_layout(cublasLtMatrixLayout_t& layout, cudaDataType type, int64_t rows,
+                     int64_t columns, int64_t batch, int64_t stride) const;
+  /// \param alignment  of the operands, in bytes
+  Status choose(Plan& plan, uint32_t alignment) const;
 
   cudaStream_t stream_;
   cublasComputeType_t type_;

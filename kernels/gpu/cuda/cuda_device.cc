@@ -181,12 +181,14 @@ class CudaDevice final : public Device {
         std::make_unique<CudaRecording>(made, stream_, scratch_->share()));
   }
 
-  // Falls back to the plain functors if a library does not support the product.
+  // Falls back to the plain functors if a library does not support the product of floats; of 16-bit
+  // elements, the caller converts them.
   Status multiply(const MatrixProduct& product) override {
     if (blas_ == nullptr) return Device::multiply(product);
     MILLRACE_RETURN_IF_ERROR(choose());
     Status status = blas_->multiply(product, *scratch_);
-    return status.code() == StatusCode::kUnimplemented ? Device::multiply(product) : status;
+    const bool lacks = status.code() == StatusCode::kUnimplemented;
+    return lacks && product.element == Element::kFloat32 ? Device::multiply(product) : status;
   }
   Status convolve(const Convolution& convolution) override {
     if (dnn_ == nullptr) return Device::convolve(convolution);
@@ -196,7 +198,9 @@ class CudaDevice final : public Device {
       if (as_product) return blas_->multiply(product_of(convolution), *scratch_);
     }
     Status status = dnn_->convolve(convolution, *scratch_);
-    return status.code() == StatusCode::kUnimplemented ? Device::convolve(convolution) : status;
+    const bool lacks = status.code() == StatusCode::kUnimplemented;
+    return lacks && convolution.element == Element::kFloat32 ? Device::convolve(convolution)
+                                                             : status;
   }
 
   Status launch_each(size_t functor, const void* data, int64_t count) override {

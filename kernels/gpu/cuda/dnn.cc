@@ -83,22 +83,23 @@ Status Dnn::check(int status, const char* what) const {
 
 Status Dnn::describe(const Convolution& c, Plan& plan) const {
   const char* const what = "describing a convolution";
+  const int type = dnn_type(c.element);
   MILLRACE_RETURN_IF_ERROR(check(api_.CreateTensorDescriptor(&plan.input), what));
   MILLRACE_RETURN_IF_ERROR(check(api_.CreateTensorDescriptor(&plan.output), what));
   MILLRACE_RETURN_IF_ERROR(check(api_.CreateFilterDescriptor(&plan.filter), what));
   MILLRACE_RETURN_IF_ERROR(check(api_.CreateConvolutionDescriptor(&plan.conv), what));
-  MILLRACE_RETURN_IF_ERROR(check(
-      api_.SetTensor4dDescriptor(plan.input, dnn::kTensorNchw, dnn::kDataFloat, number(c.batch),
-                                 number(c.in_channels), number(c.in[0]), number(c.in[1])),
-      what));
-  MILLRACE_RETURN_IF_ERROR(check(
-      api_.SetTensor4dDescriptor(plan.output, dnn::kTensorNchw, dnn::kDataFloat, number(c.batch),
-                                 number(c.out_channels), number(c.out[0]), number(c.out[1])),
-      what));
   MILLRACE_RETURN_IF_ERROR(
-      check(api_.SetFilter4dDescriptor(plan.filter, dnn::kDataFloat, dnn::kTensorNchw,
-                                       number(c.out_channels), number(c.in_channels / c.groups),
-                                       number(c.kernel[0]), number(c.kernel[1])),
+      check(api_.SetTensor4dDescriptor(plan.input, dnn::kTensorNchw, type, number(c.batch),
+                                       number(c.in_channels), number(c.in[0]), number(c.in[1])),
+            what));
+  MILLRACE_RETURN_IF_ERROR(
+      check(api_.SetTensor4dDescriptor(plan.output, dnn::kTensorNchw, type, number(c.batch),
+                                       number(c.out_channels), number(c.out[0]), number(c.out[1])),
+            what));
+  MILLRACE_RETURN_IF_ERROR(
+      check(api_.SetFilter4dDescriptor(plan.filter, type, dnn::kTensorNchw, number(c.out_channels),
+                                       number(c.in_channels / c.groups), number(c.kernel[0]),
+                                       number(c.kernel[1])),
             what));
   MILLRACE_RETURN_IF_ERROR(
       check(api_.SetConvolution2dDescriptor(plan.conv, number(c.before[0]), number(c.before[1]),
@@ -107,8 +108,7 @@ Status Dnn::describe(const Convolution& c, Plan& plan) const {
                                             dnn::kCrossCorrelation, dnn::kDataFloat),
             what));
   MILLRACE_RETURN_IF_ERROR(check(api_.SetConvolutionGroupCount(plan.conv, number(c.groups)), what));
-  return check(api_.SetConvolutionMathType(plan.conv, tf32_ ? dnn::kDefaultMath : dnn::kFmaMath),
-               what);
+  return check(api_.SetConvolutionMathType(plan.conv, math_for(c)), what);
 }
 
 StatusOr<std::vector<dnn::AlgoPerf>> Dnn::candidates(const Convolution& c, const Plan& plan) const {
@@ -134,7 +134,7 @@ StatusOr<std::vector<dnn::AlgoPerf>> Dnn::candidates(const Convolution& c, const
   }
   MILLRACE_RETURN_IF_ERROR(check(status, "choosing an algorithm"));
   // prefer algorithms declared for the requested math type
-  const int math = tf32_ ? dnn::kDefaultMath : dnn::kFmaMath;
+  const int math = math_for(c);
   std::vector<dnn::AlgoPerf> usable;
   for (const bool any_math : {false, true}) {
     for (const dnn::AlgoPerf& algo : llvm::ArrayRef(found).take_front(static_cast<size_t>(count))) {

@@ -53,6 +53,11 @@ class Dnn {
   Status check(int status, const char* what) const;
   /// Creates the descriptors of a plan.
   Status describe(const Convolution& c, Plan& plan) const;
+  /// How factors may be rounded and multiplied.
+  [[nodiscard]] int math_for(const Convolution& c) const {
+    if (c.element != Element::kFloat32) return dnn::kTensorOpMath;
+    return tf32_ ? dnn::kDefaultMath : dnn::kFmaMath;
+  }
   /// The algorithms that the library recommends and whose results do not depend on timing.
   StatusOr<std::vector<dnn::AlgoPerf>> candidates(const Convolution& c, const Plan& plan) const;
   /// Runs them and the engines, and takes the fastest. Writes the result of the convolution.

@@ -17,9 +17,12 @@ using ConvDesc = struct ConvTag*;
 
 inline constexpr int kSuccess = 0;           ///< CUDNN_STATUS_SUCCESS
 inline constexpr int kDataFloat = 0;         ///< CUDNN_DATA_FLOAT
+inline constexpr int kDataHalf = 2;          ///< CUDNN_DATA_HALF
+inline constexpr int kDataBfloat16 = 9;      ///< CUDNN_DATA_BFLOAT16
 inline constexpr int kTensorNchw = 0;        ///< CUDNN_TENSOR_NCHW
 inline constexpr int kCrossCorrelation = 1;  ///< CUDNN_CROSS_CORRELATION
 inline constexpr int kDefaultMath = 0;       ///< CUDNN_DEFAULT_MATH: floats may be rounded to TF32
+inline constexpr int kTensorOpMath = 1;      ///< CUDNN_TENSOR_OP_MATH
 inline constexpr int kFmaMath = 3;           ///< CUDNN_FMA_MATH
 inline constexpr int kDeterministic = 1;     ///< CUDNN_DETERMINISTIC
 

@@ -13,10 +13,12 @@ namespace millrace::gpu {
 /// \param error_string  the library's function for the text of a status
 Status dnn_status(int status, const char* what, const char* (*error_string)(int));
 
+/// The library's number of a type of elements.
+int dnn_type(Element element);
 /// True if a convolution has the same padding on both sides of each dim, or gives the same results
 /// with such.
 bool pads_alike(const Convolution& c);
-/// The largest power of two, from 4 to 16, that divides the addresses of all operands.
+/// The largest power of two, from 2 to 16, that divides the addresses of all operands.
 int64_t alignment_of(const Convolution& c);
 
 /// A convolution of one shape as an engine of cuDNN computes it.
@@ -52,14 +54,14 @@ class DnnEngines {
              const void* values) const;
   Status set(const Descriptor& of, dnn::Name name, const Descriptor& value) const;
   Status finish(const Descriptor& of) const;
-  StatusOr<Descriptor> tensor(int64_t id, const int64_t (&dims)[4], int64_t alignment) const;
+  StatusOr<Descriptor> tensor(const Convolution& c, int64_t id, const int64_t (&dims)[4]) const;
   StatusOr<Descriptor> window(const Convolution& c) const;
   /// The graph with that one operation, and what it refers to.
   StatusOr<std::vector<Descriptor>> graph(const Convolution& c) const;
   StatusOr<std::vector<Descriptor>> configs(const Descriptor& graph) const;
   StatusOr<std::vector<int>> notes(const Descriptor& engine, dnn::Name name, dnn::Type type,
                                    int most) const;
-  StatusOr<bool> is_usable(const Descriptor& config) const;
+  StatusOr<bool> is_usable(const Descriptor& config, bool may_round) const;
   StatusOr<EnginePlan> plan(const Descriptor& config, const std::vector<Descriptor>& graph) const;
 
   dnn::EnginesApi api_;

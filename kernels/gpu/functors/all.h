@@ -12,6 +12,7 @@
 #include "kernels/gpu/functors/embedding.h"
 #include "kernels/gpu/functors/finish_conv.h"
 #include "kernels/gpu/functors/group_norm.h"
+#include "kernels/gpu/functors/halves.h"
 #include "kernels/gpu/functors/indexing.h"
 #include "kernels/gpu/functors/layer_norm.h"
 #include "kernels/gpu/functors/loss.h"
@@ -162,9 +163,26 @@ using ValueFunctors =
 using OtherEachFunctors =
     FunctorList<Not, Fill, FillFrom, Scale, SumOfMany, EntropyGradient, SoftmaxEntropyGradient,
                 PoolForward, PoolFirstMaximum, PoolBackward, FinishConv, NormInference,
-                MultiplyElement, ConvolveOutput, ConvolveInputGradient, ClipByNorm, Spread<SumOf>,
-                Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
+                MultiplyElement<>, ConvolveOutput<>, ConvolveInputGradient<>, ClipByNorm,
+                Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
                 Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
+
+/// Conversions and products of 16-bit floats, and the scale of the loss that they need.
+using HalfFunctors = FunctorList<
+    Convert<Half, float>, Convert<float, Half>, Convert<Half, double>, Convert<double, Half>,
+    Convert<Half, int32_t>, Convert<int32_t, Half>, Convert<Half, int64_t>, Convert<int64_t, Half>,
+    Convert<Half, uint8_t>, Convert<uint8_t, Half>, Convert<Half, bool>, Convert<bool, Half>,
+    Convert<Half, Half>, Convert<Half, Brain>, Convert<Brain, float>, Convert<float, Brain>,
+    Convert<Brain, double>, Convert<double, Brain>, Convert<Brain, int32_t>,
+    Convert<int32_t, Brain>, Convert<Brain, int64_t>, Convert<int64_t, Brain>,
+    Convert<Brain, uint8_t>, Convert<uint8_t, Brain>, Convert<Brain, bool>, Convert<bool, Brain>,
+    Convert<Brain, Brain>, Convert<Brain, Half>, FindNotFinite<float>, FindNotFinite<Half>,
+    FindNotFinite<Brain>, Unscale<float>, Unscale<Half>, Unscale<Brain>, ClearIfFound<uint16_t>,
+    ClearIfFound<uint32_t>, NextLossScale, MultiplyElement<Half>, MultiplyElement<Brain>,
+    ConvolveOutput<Half>, ConvolveOutput<Brain>, ConvolveInputGradient<Half>,
+    ConvolveInputGradient<Brain>>;
+/// The rows of these.
+using HalfRows = FunctorList<ConvolveFilterGradient<Half>, ConvolveFilterGradient<Brain>>;
 
 /// Ops on images.
 using VisionEachFunctors =
@@ -220,13 +238,13 @@ using WideRowFunctors = FunctorList<WideSlopeSum<WideBinaryFormulas>>;
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
                             ValueFunctors, OtherEachFunctors, VisionEachFunctors, SequenceFunctors,
-                            IndexFunctors, WideFunctors, OrderEachFunctors>;
+                            IndexFunctors, WideFunctors, OrderEachFunctors, HalfFunctors>;
 
 /// Functors of other families that compute one row.
 using OtherRowFunctors = FunctorList<
     SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy, NormSums, NormTraining,
     NormBackwardSums, NormBackward, LayerNorm, LayerNormBackward, LayerNormSums,
-    ConvolveFilterGradient, Reduce<SumOf>, ReduceParts<SumOf>, Reduce<SumOfSquares>,
+    ConvolveFilterGradient<>, Reduce<SumOf>, ReduceParts<SumOf>, Reduce<SumOfSquares>,
     ReduceParts<SumOfSquares>, Reduce<RootOfSquares>, ReduceParts<RootOfSquares>,
     Reduce<SumOfMagnitudes>, ReduceParts<SumOfMagnitudes>, Reduce<ProductOf>,
     ReduceParts<ProductOf>, Reduce<LargestOf>, ReduceParts<LargestOf>, Reduce<SmallestOf>,
@@ -241,6 +259,6 @@ using OtherRowFunctors = FunctorList<
 
 /// Functors that compute one row.
 using RowFunctors = Joined<OtherRowFunctors, VisionRowFunctors, SequenceRowFunctors, OrderFunctors,
-                           WideRowFunctors>;
+                           WideRowFunctors, HalfRows>;
 
 }  // namespace millrace::gpu

@@ -16,6 +16,8 @@ struct StepNumbers {
   const float* power1;      ///< beta1 ^ step
   const float* power2;      ///< beta2 ^ step
   const float* squares[2];  ///< sums of squares of two vectors, as the rule says
+  const uint8_t* skip;      ///< one flag: nothing changes
+  [[nodiscard]] constexpr bool skips() const { return skip != nullptr && *skip != 0; }
 };
 
 /// Plain descent.
@@ -287,7 +289,7 @@ struct Update {
     float p = param[i];
     float s[3] = {};
     for (int k = 0; k < Rule::kStates; ++k) s[k] = states[k][i];
-    made(p, g, s[0], s[1], s[2]);
+    if (!numbers.skips()) made(p, g, s[0], s[1], s[2]);
     out[i] = p;
     for (int k = 0; k < Rule::kStates; ++k) states_out[k][i] = s[k];
   }
@@ -357,11 +359,13 @@ struct AdvancePowers {
   const float* power2;  ///< beta2 ^ step
   float* power1_out;    ///< may be power1; the same for power2_out
   float* power2_out;
-  float beta1;  ///< decay of the first moment
-  float beta2;  ///< decay of the second moment
+  float beta1;          ///< decay of the first moment
+  float beta2;          ///< decay of the second moment
+  const uint8_t* skip;  ///< as in StepNumbers
   constexpr void operator()(int64_t /*i*/) const {
-    *power1_out = *power1 * beta1;
-    *power2_out = *power2 * beta2;
+    const bool skips = skip != nullptr && *skip != 0;
+    *power1_out = *power1 * (skips ? 1.0F : beta1);
+    *power2_out = *power2 * (skips ? 1.0F : beta2);
   }
 };
 

@@ -5,14 +5,20 @@
 
 namespace millrace::gpu {
 
-/// c = alpha * a x b + beta * c for a batch of row-major float matrices in device memory.
+/// How operands and results are stored. Sums are floats, and are rounded once to the result.
+enum class Element : int32_t { kFloat32, kFloat16, kBfloat16 };
+constexpr int64_t bytes_of(Element element) {
+  return element == Element::kFloat32 ? 4 : 2;
+}
+
+/// c = alpha * a x b + beta * c for a batch of row-major matrices in device memory.
 struct MatrixProduct {
-  const float* a = nullptr;  ///< [rows, inner], or [inner, rows] if transpose_a
-  const float* b = nullptr;  ///< [inner, columns], or [columns, inner] if transpose_b
-  float* c = nullptr;        ///< [rows, columns]
-  int64_t rows = 0;          ///< of c
-  int64_t inner = 0;         ///< terms of each sum
-  int64_t columns = 0;       ///< of c
+  const void* a = nullptr;  ///< [rows, inner], or [inner, rows] if transpose_a
+  const void* b = nullptr;  ///< [inner, columns], or [columns, inner] if transpose_b
+  void* c = nullptr;        ///< [rows, columns]
+  int64_t rows = 0;         ///< of c
+  int64_t inner = 0;        ///< terms of each sum
+  int64_t columns = 0;      ///< of c
   bool transpose_a = false;
   bool transpose_b = false;  ///< B is stored as [columns, inner]
   float alpha = 1.0F;        ///< factor of the product
@@ -22,9 +28,10 @@ struct MatrixProduct {
                          ///< for the whole batch
   int64_t b_stride = 0;
   int64_t c_stride = 0;
+  Element element = Element::kFloat32;  ///< of all three
 };
 
-/// One of the three computations around a convolution of float images: channels first, filters
+/// One of the three computations around a convolution of images: channels first, filters
 /// [out_channels, in_channels / groups, height, width]. Dims of images and windows are (height,
 /// width).
 struct Convolution {
@@ -34,9 +41,9 @@ struct Convolution {
     kFilterGradient,  ///< input, output -> filter; the last two are gradients
   };
   What what = What::kOutput;
-  float* input = nullptr;  ///< [batch, in_channels, in]
-  float* filter = nullptr;
-  float* output = nullptr;  ///< [batch, out_channels, out]
+  void* input = nullptr;  ///< [batch, in_channels, in]
+  void* filter = nullptr;
+  void* output = nullptr;  ///< [batch, out_channels, out]
   int64_t batch = 0;
   int64_t in_channels = 0;
   int64_t out_channels = 0;
@@ -47,9 +54,10 @@ struct Convolution {
   int64_t stride[2] = {1, 1};
   int64_t before[2] = {};  ///< padding at the top and left; bottom and right follow from the dims
   int64_t dilation[2] = {1, 1};
+  Element element = Element::kFloat32;  ///< of all three
 
   /// All fields but the pointers, in order to remember something by shape.
-  using Shape = std::array<int64_t, 17>;
+  using Shape = std::array<int64_t, 18>;
   [[nodiscard]] constexpr Shape shape() const {
     return {static_cast<int64_t>(what),
             batch,
@@ -67,7 +75,8 @@ struct Convolution {
             before[0],
             before[1],
             dilation[0],
-            dilation[1]};
+            dilation[1],
+            static_cast<int64_t>(element)};
   }
   /// True if each result depends on one pixel only: then an image of the result is a product of the
   /// filter, or its transpose, with an image.
@@ -103,6 +112,7 @@ constexpr MatrixProduct product_of(const Convolution& c) {
   p.batch = c.batch;
   p.b_stride = p.inner * p.columns;
   p.c_stride = p.rows * p.columns;
+  p.element = c.element;
   return p;
 }
 

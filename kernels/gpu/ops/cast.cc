@@ -1,3 +1,4 @@
+#include "kernels/gpu/functors/halves.h"
 #include "kernels/gpu/functors/values.h"
 #include "kernels/gpu/ops/host_call.h"
 #include "kernels/gpu/ops/row_groups.h"
@@ -23,6 +24,10 @@ Status with_cast_type(DType dtype, const Body& body) {
       return body(uint8_t{});
     case DType::kBool:
       return body(bool{});
+    case DType::kFloat16:
+      return body(Half{});
+    case DType::kBfloat16:
+      return body(Brain{});
     default:
       return refuse("the GPU kernel does not convert {}", dtype_name(dtype));
   }

@@ -7,6 +7,7 @@
 #include "kernels/gpu/ops/args.h"
 #include "kernels/gpu/ops/channels_first.h"
 #include "kernels/gpu/ops/conv_args.h"
+#include "kernels/gpu/ops/halves.h"
 #include "kernels/gpu/ops/kept_memory.h"
 #include "kernels/registry.h"
 
@@ -59,8 +60,8 @@ StatusOr<Convolution> gpu_describe(const ConvSettings& settings, const Tensor& x
 }
 
 // Each of the three tensors is an input of two of the computations.
-float* memory(const Tensor& tensor) {
-  return const_cast<float*>(floats(tensor));
+void* memory(const Tensor& tensor) {
+  return const_cast<std::byte*>(tensor.raw());
 }
 
 Status gpu_convolve(Device& device, Convolution& c, const ConvTensors& t) {
@@ -93,8 +94,10 @@ StatusOr<Kernel> gpu_conv(const KernelSetup& op) {
   Kernel kernel(
       [settings, &device = device_of(op), args = ConvArgs(op)](const KernelContext& ctx) -> Status {
         MILLRACE_ASSIGN_OR_RETURN(const ConvTensors t, args.find(ctx));
+        MILLRACE_ASSIGN_OR_RETURN(const Element element, element_of({t.x, t.w, t.y, t.dy}));
         const Tensor& y = t.y != nullptr ? *t.y : *t.dy;
         MILLRACE_ASSIGN_OR_RETURN(Convolution c, gpu_describe(settings, *t.x, *t.w, y));
+        c.element = element;
         return t.y != nullptr ? gpu_convolve(device, c, t) : gpu_convolve_back(device, c, t);
       });
   return in_channels_first(op, kernels::channels_last(op, "data_format"),
@@ -141,12 +144,13 @@ class GpuFusedConv {
     if (y.numel() == 0) return Ok();
     c.input = memory(*x);
     c.filter = memory(*w);
-    c.output = memory(y);
-    if (finish.residual == c.output) {  // the convolution would overwrite it
-      MILLRACE_ASSIGN_OR_RETURN(c.output, apart_.get(y.numel()));
+    float* convolved = floats(y);
+    if (finish.residual == convolved) {  // the convolution would overwrite it
+      MILLRACE_ASSIGN_OR_RETURN(convolved, apart_.get(y.numel()));
     }
+    c.output = convolved;
     MILLRACE_RETURN_IF_ERROR(device_.convolve(c));
-    finish.conv = c.output;
+    finish.conv = convolved;
     finish.y = floats(y);
     return each(device_, finish, y.numel());
   }

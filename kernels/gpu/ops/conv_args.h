@@ -25,8 +25,8 @@ class ConvArgs {
         input_grad_(op.output("Input@GRAD")),
         filter_grad_(op.output("Filter@GRAD")) {}
 
-  /// Errors: rejects the call if an operand is missing or not f32, or a gradient has other dims
-  /// than what it is the gradient of.
+  /// Errors: rejects the call if an operand is missing, or a gradient has another type or other
+  /// dims than what it is the gradient of.
   [[nodiscard]] StatusOr<ConvTensors> find(const KernelContext& ctx) const {
     ConvTensors t;
     MILLRACE_ASSIGN_OR_RETURN(t.x, needed_here(ctx, input_, "Input"));
@@ -37,7 +37,6 @@ class ConvArgs {
     }
     MILLRACE_ASSIGN_OR_RETURN(t.dx, output_like(ctx, input_grad_, *t.x));
     MILLRACE_ASSIGN_OR_RETURN(t.dw, output_like(ctx, filter_grad_, *t.w));
-    MILLRACE_RETURN_IF_ERROR(all_floats({t.x, t.w, t.dy, t.y}));
     return t;
   }
 

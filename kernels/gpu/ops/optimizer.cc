@@ -3,7 +3,8 @@
 #include "kernels/gpu/ops/updates.h"
 #include "kernels/registry.h"
 
-// Updates of parameters with dense and sparse gradients; 16-bit parameters run on the CPU.
+// Updates of parameters with dense and sparse gradients. also_for_halves() adds 16-bit parameters,
+// whose master weights are the parameter here.
 namespace millrace::gpu {
 namespace {
 
@@ -13,7 +14,6 @@ using Slots = std::initializer_list<std::pair<const char*, const char*>>;
 template <typename Rule>
 StatusOr<Kernel> plain_update(const KernelSetup& op, const Rule& rule, Slots states,
                               MissingRows missing) {
-  MILLRACE_RETURN_IF_ERROR(refuse_extras(op, {"MasterParam"}));
   return Kernel([rule, missing, args = UpdateArgs(op, states)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const UpdateOperands on, find_operands(ctx, args));
     return run_update(args, on, rule, {}, missing);
@@ -94,10 +94,12 @@ struct Powers {
     return Found{first, second};
   }
   // \param keep  the powers are copied
-  [[nodiscard]] Status advance(Device& device, const Found& p, bool keep) const {
+  // \param skip  a flag in device memory: the same; may be null
+  [[nodiscard]] Status advance(Device& device, const Found& p, bool keep,
+                               const uint8_t* skip = nullptr) const {
     return each(device,
                 AdvancePowers{p.first.in, p.second.in, p.first.out, p.second.out,
-                              keep ? 1.0F : beta1, keep ? 1.0F : beta2},
+                              keep ? 1.0F : beta1, keep ? 1.0F : beta2, skip},
                 1);
   }
   ArgIndex in1, in2, out1, out2;
@@ -105,11 +107,19 @@ struct Powers {
 };
 
 Status refuse_moment_extras(const KernelSetup& op) {
-  MILLRACE_RETURN_IF_ERROR(refuse_extras(
-      op, {"MasterParam", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor"}));
+  MILLRACE_RETURN_IF_ERROR(refuse_extras(op, {"Beta1Tensor", "Beta2Tensor", "EpsilonTensor"}));
   if (op.def().find_attr("use_global_beta_pow") != nullptr && op.attr<bool>("use_global_beta_pow"))
     return refuse("attribute 'use_global_beta_pow' is set");
   return Ok();
+}
+
+// The flag in device memory that says that nothing changes in a step; null if the op has none.
+StatusOr<const uint8_t*> skip_flag(const KernelContext& ctx, ArgIndex arg) {
+  if (!arg) return nullptr;
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const flag, needed_here(ctx, arg, "SkipUpdate"));
+  if (flag->dtype() != DType::kBool || flag->numel() != 1)
+    return refuse("SkipUpdate is {}", describe(*flag));
+  return reinterpret_cast<const uint8_t*>(flag->raw());
 }
 
 StatusOr<Kernel> adam_update(const KernelSetup& op, float decay) {
@@ -121,18 +131,21 @@ StatusOr<Kernel> adam_update(const KernelSetup& op, float decay) {
   form.decay = decay;
   const MissingRows missing =
       op.attr<bool>("lazy_mode") ? MissingRows::kKept : MissingRows::kUpdated;
-  return Kernel([form, missing, powers = Powers(op),
+  return Kernel([form, missing, powers = Powers(op), skip_arg = op.input("SkipUpdate"),
                  args = UpdateArgs(op, {{"Moment1", "Moment1Out"}, {"Moment2", "Moment2Out"}})](
                     const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const UpdateOperands on, find_operands(ctx, args));
     MILLRACE_ASSIGN_OR_RETURN(const Powers::Found p, powers.find(ctx));
+    MILLRACE_ASSIGN_OR_RETURN(const uint8_t* const skip, skip_flag(ctx, skip_arg));
+    if (skip != nullptr && on.rows != nullptr) return refuse("SkipUpdate with a sparse gradient");
     DescendByMoments rule = form;
     // as in the original: powers that are updated in place are advanced before a sparse update
     rule.advanced1 = on.rows != nullptr && p.first.in == p.first.out;
     rule.advanced2 = on.rows != nullptr && p.second.in == p.second.out;
     MILLRACE_RETURN_IF_ERROR(
-        run_update(args, on, rule, {nullptr, p.first.in, p.second.in, {}}, missing));
-    return powers.advance(args.memory->device(), p, on.rows != nullptr && on.rows->rows.empty());
+        run_update(args, on, rule, {nullptr, p.first.in, p.second.in, {}, skip}, missing));
+    return powers.advance(args.memory->device(), p, on.rows != nullptr && on.rows->rows.empty(),
+                          skip);
   });
 }
 
@@ -154,7 +167,7 @@ StatusOr<Kernel> gpu_adamax(const KernelSetup& op) {
                     const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const UpdateOperands on, find_operands(ctx, args));
     MILLRACE_ASSIGN_OR_RETURN(const PowerPointers p, find_power(ctx, power, {}));
-    return run_update(args, on, rule, {nullptr, p.in, nullptr, {}}, MissingRows::kUpdated);
+    return run_update(args, on, rule, {nullptr, p.in, nullptr, {}, nullptr}, MissingRows::kUpdated);
   });
 }
 
@@ -176,7 +189,6 @@ StatusOr<Squares> squares_of(Memory& memory, const float* a, const float* b, int
 }
 
 StatusOr<Kernel> gpu_lars(const KernelSetup& op) {
-  MILLRACE_RETURN_IF_ERROR(refuse_extras(op, {"MasterParam"}));
   const auto decays = op.attr<std::vector<float>>("lars_weight_decay");
   if (op.inputs("Param").count != 1 || decays.size() != 1)
     return refuse("an update of several parameters runs on the CPU");
@@ -190,7 +202,7 @@ StatusOr<Kernel> gpu_lars(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(
         const Squares squares,
         squares_of(*args.memory, floats(on.param), floats(on.grad), on.param->numel()));
-    const StepNumbers numbers{nullptr, nullptr, nullptr, {squares.at(0), squares.at(1)}};
+    const StepNumbers numbers{nullptr, nullptr, nullptr, {squares.at(0), squares.at(1)}, nullptr};
     return each(args.memory->device(), dense_update(on, rule, numbers), on.param->numel());
   });
 }
@@ -220,7 +232,7 @@ Status gpu_run_lamb(const KernelContext& ctx, const UpdateArgs& args, const Powe
            LambDirection{on.out, on.states_out[0], on.states_out[1], p.first.in, p.second.in,
                          direction, s.epsilon, s.decay},
            count));
-  StepNumbers numbers{on.rate, nullptr, nullptr, {}};
+  StepNumbers numbers{on.rate, nullptr, nullptr, {}, nullptr};
   Squares squares;
   if (s.adapt) {
     MILLRACE_ASSIGN_OR_RETURN(squares, squares_of(memory, on.out, direction, count));
@@ -235,6 +247,7 @@ Status gpu_run_lamb(const KernelContext& ctx, const UpdateArgs& args, const Powe
 
 StatusOr<Kernel> gpu_lamb(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(refuse_moment_extras(op));
+  MILLRACE_RETURN_IF_ERROR(refuse_extras(op, {"SkipUpdate"}));
   const auto decay = op.attr<float>("weight_decay");
   const LambSettings settings{op.attr<float>("epsilon"), decay,
                               decay > 0.0F || op.attr<bool>("always_adapt")};

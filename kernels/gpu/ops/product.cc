@@ -4,7 +4,7 @@
 
 #include <llvm/ADT/SmallVector.h>
 
-#include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/ops/halves.h"
 #include "kernels/registry.h"
 #include "ops/math/matrix_dims.h"
 
@@ -31,6 +31,7 @@ struct ProductShape {
   int64_t columns = 1;
   bool turn_x = false;
   bool turn_y = false;
+  Element element = Element::kFloat32;
   llvm::SmallVector<Level, 4> levels;
 
   [[nodiscard]] int64_t out_count() const {
@@ -73,12 +74,14 @@ struct Roles {
 constexpr int64_t kMostCalls = 256;
 
 // Levels that one call does not cover: all but one along which c advances. Errors: rejects batches
-// that take too many calls.
+// that take too many calls, and sums of products that would each be rounded to 16 bits.
 StatusOr<std::optional<size_t>> batched_level(const ProductShape& s, const Roles& roles) {
   std::optional<size_t> found;
   int64_t calls = 1;
   for (size_t i = 0; i < s.levels.size(); ++i) {
     calls *= s.levels[i].size;
+    if (s.levels[i].strides[roles.c] == 0 && s.element != Element::kFloat32)
+      return refuse("a sum of 16-bit products");
     if (s.levels[i].strides[roles.c] != 0 && (!found || s.levels[i].size > s.levels[*found].size))
       found = i;
   }
@@ -93,6 +96,8 @@ Status multiply_batch(Device& device, const ProductShape& s, const Roles& roles,
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<size_t> batched, batched_level(s, roles));
   llvm::SmallVector<ProductShape::Level, 4> outer;
   MatrixProduct p = one;
+  p.element = s.element;
+  const int64_t size = bytes_of(s.element);
   for (size_t i = 0; i < s.levels.size(); ++i) {
     if (batched != i) {
       outer.push_back(s.levels[i]);
@@ -108,9 +113,9 @@ Status multiply_batch(Device& device, const ProductShape& s, const Roles& roles,
     MatrixProduct call = p;
     bool adds = false;
     for (size_t i = 0; i < outer.size(); ++i) {
-      call.a += at[i] * outer[i].strides[roles.a];
-      call.b += at[i] * outer[i].strides[roles.b];
-      call.c += at[i] * outer[i].strides[roles.c];
+      call.a = static_cast<const std::byte*>(call.a) + at[i] * outer[i].strides[roles.a] * size;
+      call.b = static_cast<const std::byte*>(call.b) + at[i] * outer[i].strides[roles.b] * size;
+      call.c = static_cast<std::byte*>(call.c) + at[i] * outer[i].strides[roles.c] * size;
       adds |= at[i] > 0 && outer[i].strides[roles.c] == 0;
     }
     call.beta = adds ? 1.0F : 0.0F;
@@ -122,7 +127,7 @@ Status multiply_batch(Device& device, const ProductShape& s, const Roles& roles,
 }
 
 // c = a x b of one matrix each.
-MatrixProduct one_product(const float* a, const float* b, float* c, int64_t rows, int64_t inner,
+MatrixProduct one_product(const void* a, const void* b, void* c, int64_t rows, int64_t inner,
                           int64_t columns, bool turn_a, bool turn_b, float alpha) {
   MatrixProduct p;
   p.a = a;
@@ -171,11 +176,12 @@ class ProductOp {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed_here(ctx, x_, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed_here(ctx, y_, "Y"));
     Tensor& to = ctx.out(out_);
-    MILLRACE_RETURN_IF_ERROR(all_floats({a, b, &to}));
-    MILLRACE_ASSIGN_OR_RETURN(const ProductShape s, shape_of(*a, *b));
+    MILLRACE_ASSIGN_OR_RETURN(const Element element, element_of({a, b, &to}));
+    MILLRACE_ASSIGN_OR_RETURN(ProductShape s, shape_of(*a, *b));
+    s.element = element;
     if (to.numel() != s.out_count()) return refuse("Out {}", describe(to));
     return multiply_batch(*device_, s, {kX, kY, kOut},
-                          one_product(floats(a), floats(b), floats(to), s.rows, s.inner, s.columns,
+                          one_product(a->raw(), b->raw(), to.raw(), s.rows, s.inner, s.columns,
                                       s.turn_x, s.turn_y, alpha_));
   }
 
@@ -185,8 +191,9 @@ class ProductOp {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout_, "Out@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_x, output_like(ctx, dx_, *a));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_y, output_like(ctx, dy_, *b));
-    MILLRACE_RETURN_IF_ERROR(all_floats({a, b, d}));
-    MILLRACE_ASSIGN_OR_RETURN(const ProductShape s, shape_of(*a, *b));
+    MILLRACE_ASSIGN_OR_RETURN(const Element element, element_of({a, b, d, to_x, to_y}));
+    MILLRACE_ASSIGN_OR_RETURN(ProductShape s, shape_of(*a, *b));
+    s.element = element;
     if (d->numel() != s.out_count()) return refuse("Out@GRAD {}", describe(*d));
     // dX = dOut x Y', or its transpose Y x dOut'
     const Roles for_x = s.turn_x ? Roles{kY, kOut, kX} : Roles{kOut, kY, kX};
@@ -196,17 +203,17 @@ class ProductOp {
     if (to_y != nullptr) MILLRACE_RETURN_IF_ERROR(batched_level(s, for_y).status());
     if (to_x != nullptr) {
       const MatrixProduct p =
-          s.turn_x ? one_product(floats(b), floats(d), floats(to_x), s.inner, s.columns, s.rows,
+          s.turn_x ? one_product(b->raw(), d->raw(), to_x->raw(), s.inner, s.columns, s.rows,
                                  s.turn_y, /*turn_b=*/true, alpha_)
-                   : one_product(floats(d), floats(b), floats(to_x), s.rows, s.columns, s.inner,
+                   : one_product(d->raw(), b->raw(), to_x->raw(), s.rows, s.columns, s.inner,
                                  /*turn_a=*/false, !s.turn_y, alpha_);
       MILLRACE_RETURN_IF_ERROR(multiply_batch(*device_, s, for_x, p));
     }
     if (to_y == nullptr) return Ok();
     const MatrixProduct p = s.turn_y
-                                ? one_product(floats(d), floats(a), floats(to_y), s.columns, s.rows,
+                                ? one_product(d->raw(), a->raw(), to_y->raw(), s.columns, s.rows,
                                               s.inner, /*turn_a=*/true, s.turn_x, alpha_)
-                                : one_product(floats(a), floats(d), floats(to_y), s.inner, s.rows,
+                                : one_product(a->raw(), d->raw(), to_y->raw(), s.inner, s.rows,
                                               s.columns, !s.turn_x, /*turn_b=*/false, alpha_);
     return multiply_batch(*device_, s, for_y, p);
   }

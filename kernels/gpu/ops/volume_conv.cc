@@ -207,6 +207,7 @@ StatusOr<Kernel> make(const KernelSetup& op) {
   const auto conv = std::make_shared<Convolver>(op, kTransposed);
   Kernel kernel([conv, args = ConvArgs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const ConvTensors t, args.find(ctx));
+    MILLRACE_RETURN_IF_ERROR(all_floats({t.x, t.w, t.dy, t.y}));
     const Operands o = operands_of(t, kTransposed);
     MILLRACE_ASSIGN_OR_RETURN(const ConvShape c, conv->shape(*o.image, *t.w, *o.result));
     if (t.y != nullptr && t.y->numel() == 0) return Ok();

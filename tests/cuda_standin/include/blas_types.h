@@ -21,6 +21,8 @@ typedef enum {
 } cublasComputeType_t;
 typedef enum {
   CUDA_R_32F = 0,
+  CUDA_R_16F = 2,
+  CUDA_R_16BF = 14,
 } cudaDataType_t;
 typedef cudaDataType_t cudaDataType;
 typedef enum {
@@ -33,6 +35,10 @@ typedef enum {
 } cublasLtMatrixLayoutAttribute_t;
 typedef enum {
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES = 6,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES = 7,
+  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES = 8,
 } cublasLtMatmulPreferenceAttributes_t;
 
 typedef struct cublasLtContext* cublasLtHandle_t;
