@@ -94,16 +94,12 @@ Status BlockRunner::run_op(CompiledOp& compiled, kernels::CpuDevice& device) {
 Status BlockRunner::run_unguarded(CompiledOp& compiled, kernels::CpuDevice& device) {
   MILLRACE_RETURN_IF_ERROR(check_inputs(compiled, table_.data()));
   if (gpu_ != nullptr && !compiled.control) return run_gpu_op(compiled, device);
-<<<<<<< HEAD
   if (gpu_ != nullptr && GpuOps::is_transfer(*compiled.op)) {
     return gpu_->run_transfer(compiled, table_, [&](Value* const* table) {
       ControlContext ctx{{table, compiled.inputs, compiled.outputs, device}, *scope_, *this};
       return (*compiled.control)(ctx);
     });
   }
-  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(compiled, table_.data(), device));
-=======
->>>>>>> gpuseq
   if (compiled.control) {
     MILLRACE_RETURN_IF_ERROR(prepare_control(compiled, device));
     ControlContext ctx{{table_.data(), compiled.inputs, compiled.outputs, device}, *scope_, *this};

@@ -10,11 +10,8 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/compiled_ops/compiled_op.h"
-<<<<<<< HEAD
-#include "executor/gpu/kept_places.h"
-=======
 #include "executor/gpu/control_numbers.h"
->>>>>>> gpuseq
+#include "executor/gpu/kept_places.h"
 #include "executor/gpu/replays.h"
 #include "kernels/gpu/context.h"
 

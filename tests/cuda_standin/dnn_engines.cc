@@ -83,6 +83,7 @@ Object* get_object(const Object& object, Name name, Kind kind) {
 }
 
 struct Tensor {
+  int type;
   const int64_t* dims;
   int64_t id;
   int64_t alignment;
@@ -94,15 +95,15 @@ std::optional<Tensor> tensor_of(const Object* object) {
   const auto* const strides = get<int64_t>(*object, Name::kTensorStrides, Type::kInt64, 4);
   const auto* const id = get<int64_t>(*object, Name::kTensorId, Type::kInt64, 1);
   const auto* const alignment = get<int64_t>(*object, Name::kTensorAlignment, Type::kInt64, 1);
-  if (type == nullptr || *type != kDataFloat || dims == nullptr || strides == nullptr ||
-      id == nullptr || alignment == nullptr)
+  if (type == nullptr || dims == nullptr || strides == nullptr || id == nullptr ||
+      alignment == nullptr)
     return {};
   int64_t stride = 1;
   for (int i = 3; i >= 0; --i) {
     if (dims[i] < 1 || strides[i] != stride) return {};
     stride *= dims[i];
   }
-  return Tensor{dims, *id, *alignment};
+  return Tensor{*type, dims, *id, *alignment};
 }
 
 struct Graph {
@@ -172,7 +173,7 @@ const char* read_graph(const Object& object, Graph& graph) {
   const Name slots[] = {names->input, names->filter, names->output};
   for (int i = 0; i < 3; ++i) {
     const std::optional<Tensor> tensor = tensor_of(get_object(*operation, slots[i], Kind::kTensor));
-    if (!tensor.has_value()) return "an operand is no row-major tensor of floats";
+    if (!tensor.has_value()) return "an operand is no row-major tensor";
     graph.tensors[i] = *tensor;
   }
   if (window == nullptr) return "an operation without a finished convolution";
@@ -180,6 +181,13 @@ const char* read_graph(const Object& object, Graph& graph) {
   const int64_t* const x = graph.tensors[0].dims;
   const int64_t* const w = graph.tensors[1].dims;
   const int64_t* const y = graph.tensors[2].dims;
+  const int type = graph.tensors[0].type;
+  if (graph.tensors[1].type != type || graph.tensors[2].type != type)
+    return "operands of several types";
+  if (type != kDataFloat && type != kDataHalf && type != kDataBfloat16) return "an unknown type";
+  c.element = type == kDataHalf       ? gpu::Element::kFloat16
+              : type == kDataBfloat16 ? gpu::Element::kBfloat16
+                                      : gpu::Element::kFloat32;
   if (x[0] != y[0] || w[0] != y[1] || x[1] % w[1] != 0 || y[1] % (x[1] / w[1]) != 0)
     return "batches or channels do not match";
   c.what = names->what;
@@ -204,7 +212,7 @@ int finish(Object& object) {
   Graph graph;
   switch (object.kind) {
     case Kind::kTensor:
-      if (!tensor_of(&object).has_value()) return dnn_refused("no row-major tensor of floats");
+      if (!tensor_of(&object).has_value()) return dnn_refused("no row-major tensor");
       break;
     case Kind::kGraph:
       if (const char* const problem = read_graph(object, graph); *problem != 0)
@@ -331,11 +339,11 @@ int cudnnBackendExecute(Handle handle, Backend plan_handle, Backend pointers_han
   Graph graph;
   if (held == nullptr || *read_graph(*held, graph) != 0) return dnn_refused("the graph is gone");
   const auto* const ids = get<int64_t>(*pointers, Name::kPointerIds, Type::kInt64, 3);
-  const auto* const values = get<float*>(*pointers, Name::kPointerValues, Type::kPointer, 3);
+  const auto* const values = get<void*>(*pointers, Name::kPointerValues, Type::kPointer, 3);
   const auto* const scratch = get<void*>(*pointers, Name::kPointerScratch, Type::kPointer, 1);
   if (handle != graph.handle || ids == nullptr || values == nullptr || scratch == nullptr)
     return dnn_refused("another handle, or an attribute of the pointers is missing");
-  float** const operands[] = {&graph.c.input, &graph.c.filter, &graph.c.output};
+  void** const operands[] = {&graph.c.input, &graph.c.filter, &graph.c.output};
   for (int i = 0; i < 3; ++i) {
     for (int k = 0; k < 3; ++k) {
       if (ids[k] == graph.tensors[i].id) *operands[i] = values[k];

@@ -77,7 +77,7 @@ struct Shape {
 
 class DnnPlans : public testing::TestWithParam<Shape> {};
 
-TEST_P(DnnPlans, AreMadeInBothPrecisions) {
+TEST_P(DnnPlans, AreMadeForAllTypes) {
   if (!load_library()) GTEST_SKIP() << "no libcudnn.so.9 that plans without a GPU";
   dnn::EnginesApi api = library().api;
   api.SetAttribute = set_attribute;
@@ -94,14 +94,23 @@ TEST_P(DnnPlans, AreMadeInBothPrecisions) {
     c.before[dim] = shape.before;
     c.out[dim] = shape.out;
   }
-  for (const bool tf32 : {false, true}) {
-    const DnnEngines engines(api, nullptr, tf32);
+  struct Kind {
+    const char* name;
+    Element element;
+    bool tf32;
+  };
+  for (const Kind& kind : {Kind{"f32", Element::kFloat32, false},
+                           {"tf32", Element::kFloat32, true},
+                           {"f16", Element::kFloat16, false},
+                           {"bf16", Element::kBfloat16, false}}) {
+    const DnnEngines engines(api, nullptr, kind.tf32);
+    c.element = kind.element;
     for (const auto what : {Convolution::What::kOutput, Convolution::What::kInputGradient,
                             Convolution::What::kFilterGradient}) {
       c.what = what;
       const StatusOr<std::vector<EnginePlan>> plans = engines.plans(c);
       ASSERT_TRUE(plans.ok()) << plans.status().to_string();
-      EXPECT_FALSE(plans->empty()) << static_cast<int>(what) << (tf32 ? " tf32" : " f32");
+      EXPECT_FALSE(plans->empty()) << kind.name << " " << static_cast<int>(what);
     }
   }
 }

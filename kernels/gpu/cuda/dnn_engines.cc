@@ -62,6 +62,17 @@ Status dnn_status(int status, const char* what, const char* (*error_string)(int)
           fmt::format("cuDNN: {}: {}", what, error_string(status))};
 }
 
+int dnn_type(Element element) {
+  switch (element) {
+    case Element::kFloat16:
+      return dnn::kDataHalf;
+    case Element::kBfloat16:
+      return dnn::kDataBfloat16;
+    default:
+      return dnn::kDataFloat;
+  }
+}
+
 bool pads_alike(const Convolution& c) {
   for (int i = 0; i < 2; ++i) {
     if ((c.in[i] + 2 * c.before[i] - reach(c, i)) / c.stride[i] + 1 != c.out[i]) return false;
@@ -72,10 +83,10 @@ bool pads_alike(const Convolution& c) {
 int64_t alignment_of(const Convolution& c) {
   const auto all = reinterpret_cast<uintptr_t>(c.input) | reinterpret_cast<uintptr_t>(c.filter) |
                    reinterpret_cast<uintptr_t>(c.output);
-  for (const uintptr_t bytes : {uintptr_t{16}, uintptr_t{8}}) {
+  for (const uintptr_t bytes : {uintptr_t{16}, uintptr_t{8}, uintptr_t{4}}) {
     if (all % bytes == 0) return static_cast<int64_t>(bytes);
   }
-  return sizeof(float);
+  return 2;
 }
 
 StatusOr<dnn::EnginesApi> DnnEngines::load(const SharedLibrary& library) {
@@ -117,9 +128,10 @@ Status DnnEngines::finish(const Descriptor& of) const {
   return check(api_.Finalize(of.get()), "planning a convolution");
 }
 
-StatusOr<DnnEngines::Descriptor> DnnEngines::tensor(int64_t id, const int64_t (&dims)[4],
-                                                    int64_t alignment) const {
-  const int type = dnn::kDataFloat;
+StatusOr<DnnEngines::Descriptor> DnnEngines::tensor(const Convolution& c, int64_t id,
+                                                    const int64_t (&dims)[4]) const {
+  const int type = dnn_type(c.element);
+  const int64_t alignment = alignment_of(c);
   const int64_t strides[] = {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1};
   MILLRACE_ASSIGN_OR_RETURN(Descriptor made, create(dnn::Kind::kTensor));
   MILLRACE_RETURN_IF_ERROR(set(made, dnn::Name::kTensorType, dnn::Type::kDataType, 1, &type));
@@ -154,16 +166,13 @@ StatusOr<DnnEngines::Descriptor> DnnEngines::window(const Convolution& c) const 
 
 StatusOr<std::vector<DnnEngines::Descriptor>> DnnEngines::graph(const Convolution& c) const {
   MILLRACE_ASSIGN_OR_RETURN(const Operation names, operation_of(c.what));
-  const int64_t alignment = alignment_of(c);
   MILLRACE_ASSIGN_OR_RETURN(const Descriptor input,
-                            tensor(kIds[0], {c.batch, c.in_channels, c.in[0], c.in[1]}, alignment));
+                            tensor(c, kIds[0], {c.batch, c.in_channels, c.in[0], c.in[1]}));
   MILLRACE_ASSIGN_OR_RETURN(
       const Descriptor filter,
-      tensor(kIds[1], {c.out_channels, c.in_channels / c.groups, c.kernel[0], c.kernel[1]},
-             alignment));
-  MILLRACE_ASSIGN_OR_RETURN(
-      const Descriptor output,
-      tensor(kIds[2], {c.batch, c.out_channels, c.out[0], c.out[1]}, alignment));
+      tensor(c, kIds[1], {c.out_channels, c.in_channels / c.groups, c.kernel[0], c.kernel[1]}));
+  MILLRACE_ASSIGN_OR_RETURN(const Descriptor output,
+                            tensor(c, kIds[2], {c.batch, c.out_channels, c.out[0], c.out[1]}));
   MILLRACE_ASSIGN_OR_RETURN(const Descriptor conv, window(c));
   MILLRACE_ASSIGN_OR_RETURN(const Descriptor operation, create(names.kind));
   const float one = 1.0F;
@@ -220,7 +229,7 @@ StatusOr<std::vector<int>> DnnEngines::notes(const Descriptor& engine, dnn::Name
   return found;
 }
 
-StatusOr<bool> DnnEngines::is_usable(const Descriptor& config) const {
+StatusOr<bool> DnnEngines::is_usable(const Descriptor& config, bool may_round) const {
   MILLRACE_ASSIGN_OR_RETURN(const Descriptor engine, create(dnn::Kind::kEngine));
   dnn::Backend raw = engine.get();
   int64_t count = 0;
@@ -232,7 +241,7 @@ StatusOr<bool> DnnEngines::is_usable(const Descriptor& config) const {
                                   dnn::Type::kNumericalNote, dnn::kNumericalNotes));
   for (const int note : numerical) {
     if (note == dnn::kNoteNotDeterministic || note == dnn::kNoteReducedSums) return false;
-    if (!tf32_ && (note == dnn::kNoteTensorCore || note == dnn::kNoteDownConvertInputs))
+    if (!may_round && (note == dnn::kNoteTensorCore || note == dnn::kNoteDownConvertInputs))
       return false;
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<int> behavior,
@@ -266,10 +275,11 @@ StatusOr<EnginePlan> DnnEngines::plan(const Descriptor& config,
 StatusOr<std::vector<EnginePlan>> DnnEngines::plans(const Convolution& c) const {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<Descriptor> parts, graph(c));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<Descriptor> found, configs(parts.front()));
+  const bool may_round = tf32_ || c.element != Element::kFloat32;
   std::vector<EnginePlan> result;
   for (const Descriptor& config : found) {
     if (result.size() == kMostPlans) break;
-    MILLRACE_ASSIGN_OR_RETURN(const bool usable, is_usable(config));
+    MILLRACE_ASSIGN_OR_RETURN(const bool usable, is_usable(config, may_round));
     if (!usable) continue;
     StatusOr<EnginePlan> made = plan(config, parts);
     if (made.status().code() == StatusCode::kUnimplemented) continue;
