@@ -169,14 +169,14 @@ using OtherEachFunctors =
 
 /// Ops on images.
 using VisionEachFunctors =
-    FunctorList<CopyWindows, AddWindows, PoolVolumeForward, PoolVolumeBackward, PutInPlane<int32_t>,
-                PutInPlane<int64_t>, TakeFromPlane<int32_t>, TakeFromPlane<int64_t>, SumTaps,
-                GroupNormVectors, Binary<Prelu, float>, BinarySlope<Prelu, false>,
-                BinarySlope<Prelu, true>, ScaleChannels, NormalizeResponse, NormalizeResponseBack,
-                LargestOfChannels, CodeBox, OverlapOfBoxes, PlaceCorners, PredictBox, SampleGrid,
-                SampleGridToImage, SampleGridToGrid, MapGrid, AlignRegions, AlignRegionsBack,
-                LargestOfRegions, LargestOfRegionsBack, AverageOfPositions, AverageOfPositionsBack,
-                BoxesOfCells>;
+    FunctorList<CopyWindows, AddWindows, PoolVolumeForward, PoolVolumeBackward<false>,
+                PoolVolumeBackward<true>, PutInPlane<int32_t>, PutInPlane<int64_t>,
+                TakeFromPlane<int32_t>, TakeFromPlane<int64_t>, SumTaps, GroupNormVectors,
+                Binary<Prelu, float>, BinarySlope<Prelu, false>, BinarySlope<Prelu, true>,
+                ScaleChannels, NormalizeResponse, NormalizeResponseBack, LargestOfChannels, CodeBox,
+                OverlapOfBoxes, PlaceCorners, PredictBox, SampleGrid, SampleGridToImage,
+                SampleGridToGrid, MapGrid, AlignRegions, AlignRegionsBack, LargestOfRegions,
+                LargestOfRegionsBack, AverageOfPositions, AverageOfPositionsBack, BoxesOfCells>;
 
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,

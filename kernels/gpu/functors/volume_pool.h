@@ -55,6 +55,8 @@ struct PoolVolumeForward {
 };
 
 /// Element i of the gradient of the input, summed over the windows that contain it.
+/// \tparam kMax  of maxima, else of averages
+template <bool kMax>
 struct PoolVolumeBackward {
   PoolVolume volume;     ///< of PoolVolumeForward
   const int32_t* index;  ///< by PoolVolumeForward; not read for an average
@@ -81,7 +83,7 @@ struct PoolVolumeBackward {
           if (!covers(width, w, at_x)) continue;
           const float* const g = results + (d * height.places + h) * width.places + w;
           double count = 1;
-          if (volume.max) {
+          if constexpr (kMax) {
             if (index[g - dout] != in_plane) continue;
           } else {
             count = static_cast<double>(depth.count(d) * height.count(h) * width.count(w));
