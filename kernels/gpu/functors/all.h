@@ -186,14 +186,14 @@ using HalfRows = FunctorList<ConvolveFilterGradient<Half>, ConvolveFilterGradien
 
 /// Ops on images.
 using VisionEachFunctors =
-    FunctorList<CopyWindows, AddWindows, PoolVolumeForward, PoolVolumeBackward, PutInPlane<int32_t>,
-                PutInPlane<int64_t>, TakeFromPlane<int32_t>, TakeFromPlane<int64_t>, SumTaps,
-                GroupNormVectors, Binary<Prelu, float>, BinarySlope<Prelu, false>,
-                BinarySlope<Prelu, true>, ScaleChannels, NormalizeResponse, NormalizeResponseBack,
-                LargestOfChannels, CodeBox, OverlapOfBoxes, PlaceCorners, PredictBox, SampleGrid,
-                SampleGridToImage, SampleGridToGrid, MapGrid, AlignRegions, AlignRegionsBack,
-                LargestOfRegions, LargestOfRegionsBack, AverageOfPositions, AverageOfPositionsBack,
-                BoxesOfCells>;
+    FunctorList<CopyWindows, AddWindows, PoolVolumeForward, PoolVolumeBackward<false>,
+                PoolVolumeBackward<true>, PutInPlane<int32_t>, PutInPlane<int64_t>,
+                TakeFromPlane<int32_t>, TakeFromPlane<int64_t>, SumTaps, GroupNormVectors,
+                Binary<Prelu, float>, BinarySlope<Prelu, false>, BinarySlope<Prelu, true>,
+                ScaleChannels, NormalizeResponse, NormalizeResponseBack, LargestOfChannels, CodeBox,
+                OverlapOfBoxes, PlaceCorners, PredictBox, SampleGrid, SampleGridToImage,
+                SampleGridToGrid, MapGrid, AlignRegions, AlignRegionsBack, LargestOfRegions,
+                LargestOfRegionsBack, AverageOfPositions, AverageOfPositionsBack, BoxesOfCells>;
 
 /// Ops on images that need rows.
 using VisionRowFunctors =

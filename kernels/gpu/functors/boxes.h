@@ -76,10 +76,13 @@ struct CodeBox {
   bool encode;            ///< else decode
   bool by_row;            ///< rows belong to priors, else columns
   float extra;            ///< 1 where corners are pixels of the box
+  /// The variance of number k of a prior box.
+  [[nodiscard]] constexpr float scale(int64_t p, int k) const {
+    return variance != nullptr ? variance[4 * p + k] : fixed[k];
+  }
   constexpr void operator()(int64_t i) const {
     const int64_t p = by_row ? i / columns : i % columns;
     const float* const box = prior + 4 * p;
-    const float* const scale = variance != nullptr ? variance + 4 * p : fixed;
     const float* const t = target + 4 * (encode ? i / columns : i);
     const float width = box[2] - box[0] + extra;
     const float height = box[3] - box[1] + extra;
@@ -88,16 +91,16 @@ struct CodeBox {
     float* const to = out + 4 * i;
     if (encode) {
       // the center of a target is its geometric center, whether or not corners are pixels
-      to[0] = ((t[0] + t[2]) / 2 - x) / width / scale[0];
-      to[1] = ((t[1] + t[3]) / 2 - y) / height / scale[1];
-      to[2] = std::log(std::fabs((t[2] - t[0] + extra) / width)) / scale[2];
-      to[3] = std::log(std::fabs((t[3] - t[1] + extra) / height)) / scale[3];
+      to[0] = ((t[0] + t[2]) / 2 - x) / width / scale(p, 0);
+      to[1] = ((t[1] + t[3]) / 2 - y) / height / scale(p, 1);
+      to[2] = std::log(std::fabs((t[2] - t[0] + extra) / width)) / scale(p, 2);
+      to[3] = std::log(std::fabs((t[3] - t[1] + extra) / height)) / scale(p, 3);
       return;
     }
-    const float at_x = scale[0] * t[0] * width + x;
-    const float at_y = scale[1] * t[1] * height + y;
-    const float half_width = std::exp(scale[2] * t[2]) * width / 2;
-    const float half_height = std::exp(scale[3] * t[3]) * height / 2;
+    const float at_x = scale(p, 0) * t[0] * width + x;
+    const float at_y = scale(p, 1) * t[1] * height + y;
+    const float half_width = std::exp(scale(p, 2) * t[2]) * width / 2;
+    const float half_height = std::exp(scale(p, 3) * t[3]) * height / 2;
     to[0] = at_x - half_width;
     to[1] = at_y - half_height;
     to[2] = at_x + half_width - extra;

@@ -65,8 +65,10 @@ struct SampledGrid {
   template <typename Body>
   constexpr void around(int64_t point, const Body& body) const {
     GridPlace places[3] = {{0, 0}, {0, 0}, {0, 0}};
-    for (int32_t d = 3 - spatial; d < 3; ++d)
-      places[d] = place(grid[point * spatial + 2 - d], size[d]);
+    // loops with constant bounds: arrays are in registers
+    for (int32_t d = 0; d < 3; ++d) {
+      if (d >= 3 - spatial) places[d] = place(grid[point * spatial + 2 - d], size[d]);
+    }
     const int32_t corners = nearest ? 1 : 1 << spatial;
     for (int32_t k = 0; k < corners; ++k) {
       float part[3] = {1, 1, 1};
@@ -150,8 +152,9 @@ struct SampleGridToGrid {
       along[1] += sum * static_cast<double>(y);
       along[2] += sum * static_cast<double>(w);
     });
-    for (int32_t d = 0; d < of.spatial; ++d)
-      dgrid[i * of.spatial + d] = static_cast<float>(along[2 - d]);
+    for (int32_t d = 0; d < 3; ++d) {
+      if (d < of.spatial) dgrid[i * of.spatial + d] = static_cast<float>(along[2 - d]);
+    }
   }
 };
 

@@ -55,6 +55,8 @@ struct PoolVolumeForward {
 };
 
 /// Element i of the gradient of the input, summed over the windows that contain it.
+/// \tparam kMax  of maxima, else of averages
+template <bool kMax>
 struct PoolVolumeBackward {
   PoolVolume volume;     ///< of PoolVolumeForward
   const int32_t* index;  ///< by PoolVolumeForward; not read for an average
@@ -66,11 +68,11 @@ struct PoolVolumeBackward {
   }
   constexpr void operator()(int64_t i) const {
     const auto& [depth, height, width] = volume.sides;
-    const int64_t at_x = i % width.size;
-    const int64_t at_y = i / width.size % height.size;
-    const int64_t at_z = i / (width.size * height.size) % depth.size;
     const int64_t in_plane = i % volume.size();
-    const int64_t results = i / volume.size() * volume.places();
+    const float* const results = dout + i / volume.size() * volume.places();
+    const int64_t at_x = in_plane % width.size;
+    const int64_t at_y = in_plane / width.size % height.size;
+    const int64_t at_z = in_plane / (width.size * height.size);
     double sum = 0;
     // No other call writes this element: windows that overlap need no atomic additions.
     for (int64_t d = depth.first_place(at_z); d < depth.end_place(at_z); ++d) {
@@ -79,13 +81,14 @@ struct PoolVolumeBackward {
         if (!covers(height, h, at_y)) continue;
         for (int64_t w = width.first_place(at_x); w < width.end_place(at_x); ++w) {
           if (!covers(width, w, at_x)) continue;
-          const int64_t at = results + (d * height.places + h) * width.places + w;
-          const auto count = static_cast<double>(depth.count(d) * height.count(h) * width.count(w));
-          if (!volume.max) {
-            sum += static_cast<double>(dout[at]) / count;
-          } else if (index[at] == in_plane) {
-            sum += static_cast<double>(dout[at]);
+          const float* const g = results + (d * height.places + h) * width.places + w;
+          double count = 1;
+          if constexpr (kMax) {
+            if (index[g - dout] != in_plane) continue;
+          } else {
+            count = static_cast<double>(depth.count(d) * height.count(h) * width.count(w));
           }
+          sum += static_cast<double>(*g) / count;
         }
       }
     }

@@ -75,11 +75,16 @@ class PoolGradient {
       const PoolVolumeForward find{volume, floats(g.y), nullptr, maxima, false};
       MILLRACE_RETURN_IF_ERROR(each(device_, find, results));
     }
-    return each(device_, PoolVolumeBackward{volume, maxima, floats(g.dy), floats(g.dx)},
-                g.dx->numel());
+    return volume.max ? back<true>(volume, maxima, g) : back<false>(volume, maxima, g);
   }
 
  private:
+  template <bool kMax>
+  Status back(const PoolVolume& volume, const int32_t* maxima, const FloatGradient& g) {
+    return each(device_, PoolVolumeBackward<kMax>{volume, maxima, floats(g.dy), floats(g.dx)},
+                g.dx->numel());
+  }
+
   PoolAttrs attrs_;
   Device& device_;
   ArgIndex x_, out_, dout_, dx_;
