@@ -14,9 +14,11 @@
 #include "kernels/gpu/functors/norm.h"
 #include "kernels/gpu/functors/optimizer.h"
 #include "kernels/gpu/functors/plain_products.h"
+#include "kernels/gpu/functors/point_losses.h"
 #include "kernels/gpu/functors/pool.h"
 #include "kernels/gpu/functors/recurrent.h"
 #include "kernels/gpu/functors/reduce.h"
+#include "kernels/gpu/functors/row_losses.h"
 #include "kernels/gpu/functors/row_moves.h"
 #include "kernels/gpu/functors/rows.h"
 #include "kernels/gpu/functors/sequence.h"
@@ -170,9 +172,24 @@ using SequenceFunctors =
 /// Those of them that compute a row.
 using SequenceRowFunctors = FunctorList<ProductSums, SequenceSoftmax, SequenceSoftmaxGradient>;
 
+/// Losses by element, and elements of gradients of losses by row.
+using LossFunctors =
+    FunctorList<MapPoints<BinaryEntropy>, MapPoints<BinaryEntropySlope>, MapPoints<Hinge>,
+                MapPoints<HingeSlope>, MapPoints<TeacherStudent>, MapPoints<TeacherStudentSlope>,
+                MapPoints<Residual>, MapPoints<Huber>, MapPoints<HuberSlope>,
+                MapPoints<SignedScore>, MapPoints<ModifiedHuber>, MapPoints<ModifiedHuberSlope>,
+                MapPoints<Divergence>, MapPoints<DivergenceSlope>, MapPoints<RankedPair>,
+                MapPoints<RankedPairSlope>, MapPoints<MarginRank>, MapPoints<MarginRankSlope>,
+                MapPoints<WeightedLogistic>, MapPoints<WeightedLogisticSlope>,
+                SoftmaxEntropyAlongGradient, SoftEntropyGradient, MatchEntropy,
+                MatchEntropyGradient, SmoothRowGradient>;
+/// Losses by row.
+using LossRowFunctors = FunctorList<SumPoints<Divergence>, SumPoints<CountedLabel>,
+                                    SoftmaxEntropyAlong, SoftEntropy, SmoothRow>;
+
 /// Functors that compute one element.
 using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
-                            ValueFunctors, OtherEachFunctors, SequenceFunctors>;
+                            ValueFunctors, OtherEachFunctors, SequenceFunctors, LossFunctors>;
 
 /// Functors of other families that compute one row.
 using OtherRowFunctors = FunctorList<
@@ -192,6 +209,6 @@ using OtherRowFunctors = FunctorList<
     BinarySlopeSum<RaiseTo, false>, BinarySlopeSum<RaiseTo, true>>;
 
 /// Functors that compute one row.
-using RowFunctors = Joined<OtherRowFunctors, SequenceRowFunctors>;
+using RowFunctors = Joined<OtherRowFunctors, SequenceRowFunctors, LossRowFunctors>;
 
 }  // namespace millrace::gpu

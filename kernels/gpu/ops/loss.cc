@@ -1,5 +1,5 @@
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/resident.h"
+#include "kernels/gpu/ops/loss_forms.h"
 #include "kernels/registry.h"
 
 // Cross entropy of hard labels; classes are in the last dim.
@@ -11,25 +11,9 @@ struct LossSettings {
 };
 
 StatusOr<LossSettings> read_loss_settings(const KernelSetup& op) {
-  if (op.attr<bool>("soft_label")) return refuse("soft labels are compared on the CPU");
   if (op.def().find_attr("use_softmax") != nullptr && !op.attr<bool>("use_softmax"))
     return refuse("attribute 'use_softmax' is not set");
   return LossSettings{op.attr<int32_t>("ignore_index")};
-}
-
-// Leaves labels that are no class to the CPU kernel, which reports them. Checked only where they
-// are in process memory; other labels give NaN.
-Status check_known_labels(Device& device, const Tensor& label, const Labels& labels) {
-  const ResidentLayout* const there = resident(label);
-  if (there == nullptr || there->host() == nullptr) return Ok();
-  device.note_unrepeatable();
-  const auto* const from = reinterpret_cast<const int64_t*>(there->host()->raw());
-  const Labels here{from, labels.classes, labels.ignored};
-  for (int64_t row = 0; row < label.numel(); ++row) {
-    if (!here.is_ignored(row) && !here.is_good(row))
-      return refuse("label {} is {}, no class", row, from[row]);
-  }
-  return Ok();
 }
 
 // Labels for the rows of a tensor. Errors: rejects calls that do not fit.
@@ -44,6 +28,7 @@ StatusOr<Labels> labels_for(const Tensor& label, const Tensor& x, const LossSett
 }
 
 StatusOr<Kernel> gpu_entropy(const KernelSetup& op) {
+  if (op.attr<bool>("soft_label")) return soft_label_loss(op);
   MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
   return Kernel([settings, &device = device_of(op), x = op.input("X"), label = op.input("Label"),
                  y = op.output("Y")](const KernelContext& ctx) -> Status {
@@ -58,6 +43,7 @@ StatusOr<Kernel> gpu_entropy(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> entropy_grad(const KernelSetup& op) {
+  if (op.attr<bool>("soft_label")) return soft_label_loss_grad(op);
   MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
   return Kernel([settings, &device = device_of(op), x = op.input("X"), label = op.input("Label"),
                  dy = op.input("Y@GRAD"),
@@ -76,6 +62,7 @@ StatusOr<Kernel> entropy_grad(const KernelSetup& op) {
 
 StatusOr<Kernel> softmax_entropy(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
+  if (op.attr<bool>("soft_label") || op.attr<int32_t>("axis") != -1) return softmax_loss_along(op);
   return Kernel([settings, &device = device_of(op), logits = op.input("Logits"),
                  label = op.input("Label"), softmax = op.output("Softmax"),
                  loss = op.output("Loss"),
@@ -96,6 +83,8 @@ StatusOr<Kernel> softmax_entropy(const KernelSetup& op) {
 
 StatusOr<Kernel> softmax_entropy_grad(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
+  if (op.attr<bool>("soft_label") || op.attr<int32_t>("axis") != -1)
+    return softmax_loss_along_grad(op);
   return Kernel([settings, &device = device_of(op), softmax = op.input("Softmax"),
                  label = op.input("Label"), dloss = op.input("Loss@GRAD"),
                  dlogits = op.output("Logits@GRAD"),
