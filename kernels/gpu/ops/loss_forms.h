@@ -29,6 +29,61 @@ inline StatusOr<Labels> class_labels_here(const Tensor& label, int64_t count, in
   return Labels{reinterpret_cast<const int64_t*>(label.raw()), classes, ignored};
 }
 
+/// The tensors of a loss.
+struct LossTensors {
+  const Tensor* x;      ///< probabilities or logits; of some gradients the result of softmax
+  const Tensor* label;  ///< of any type
+  const Tensor* dloss;  ///< gradients only
+  Tensor* to;           ///< gradients: dims of x, null if not requested; softmax: its result
+  Tensor* loss;         ///< losses; null in gradients
+};
+
+/// Arguments of a loss: X and Label, or slots with other names. Errors of all functions: reject
+/// calls without one of them, with another type than f32, or with results of other dims.
+struct LossArgs {
+  LossArgs(const KernelSetup& op, const char* x_slot, const char* loss_slot)
+      : x(op.input(x_slot)), label(op.input("Label")), loss(op.output(loss_slot)) {}
+  /// X, Label and the losses.
+  [[nodiscard]] StatusOr<LossTensors> find(const KernelContext& ctx) const {
+    LossTensors t{};
+    MILLRACE_ASSIGN_OR_RETURN(t.x, needed_here(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(t.label, needed_here(ctx, label, "Label"));
+    t.loss = ctx.find_out(loss);
+    if (t.loss == nullptr) return refuse("an output is missing");
+    MILLRACE_RETURN_IF_ERROR(all_floats({t.x, t.loss}));
+    return t;
+  }
+  /// The same, and an output with the dims of X.
+  [[nodiscard]] StatusOr<LossTensors> find_with(const KernelContext& ctx, ArgIndex softmax) const {
+    MILLRACE_ASSIGN_OR_RETURN(LossTensors t, find(ctx));
+    MILLRACE_ASSIGN_OR_RETURN(t.to, output_like(ctx, softmax, *t.x));
+    if (t.to == nullptr) return refuse("an output is missing");
+    return t;
+  }
+  ArgIndex x, label, loss;
+};
+
+/// Arguments of the gradient of a loss.
+struct LossGradientArgs {
+  LossGradientArgs(const KernelSetup& op, const char* x_slot, const char* dloss_slot,
+                   const char* dx_slot)
+      : x(op.input(x_slot)),
+        label(op.input("Label")),
+        dloss(op.input(dloss_slot)),
+        dx(op.output(dx_slot)) {}
+  /// Errors: as LossArgs.
+  [[nodiscard]] StatusOr<LossTensors> find(const KernelContext& ctx) const {
+    LossTensors t{};
+    MILLRACE_ASSIGN_OR_RETURN(t.x, needed_here(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(t.label, needed_here(ctx, label, "Label"));
+    MILLRACE_ASSIGN_OR_RETURN(t.dloss, needed_here(ctx, dloss, "the gradient of the loss"));
+    MILLRACE_ASSIGN_OR_RETURN(t.to, output_like(ctx, dx, *t.x));
+    MILLRACE_RETURN_IF_ERROR(all_floats({t.x, t.dloss}));
+    return t;
+  }
+  ArgIndex x, label, dloss, dx;
+};
+
 /// softmax_with_cross_entropy with soft labels, or with classes in any dim (row_losses.cc).
 Kernel softmax_loss_along(const KernelSetup& op);
 Kernel softmax_loss_along_grad(const KernelSetup& op);

@@ -53,73 +53,63 @@ struct SoftmaxLossSettings {
 };
 
 Kernel make_softmax_loss(const KernelSetup& op) {
-  return [settings = SoftmaxLossSettings(op), &device = device_of(op), logits = op.input("Logits"),
-          label = op.input("Label"), softmax = op.output("Softmax"),
-          loss = op.output("Loss")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, logits, "Logits"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, softmax, *from));
-    Tensor* const losses = ctx.find_out(loss);
-    if (to == nullptr || losses == nullptr) return refuse("an output is missing");
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, losses}));
-    MILLRACE_ASSIGN_OR_RETURN(const RowExtent e, extent_here(*from, settings.axis));
-    if (losses->numel() != e.rows) return refuse("Loss {}", describe(*losses));
-    MILLRACE_ASSIGN_OR_RETURN(const RowLabels labels, settings.labels(device, *given, *from, e));
-    return rows(device, SoftmaxEntropyAlong{labels, floats(from), floats(to), floats(losses)},
+  return [settings = SoftmaxLossSettings(op), &device = device_of(op),
+          args = LossArgs(op, "Logits", "Loss"),
+          softmax = op.output("Softmax")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const LossTensors t, args.find_with(ctx, softmax));
+    MILLRACE_ASSIGN_OR_RETURN(const RowExtent e, extent_here(*t.x, settings.axis));
+    if (t.loss->numel() != e.rows) return refuse("Loss {}", describe(*t.loss));
+    MILLRACE_ASSIGN_OR_RETURN(const RowLabels labels, settings.labels(device, *t.label, *t.x, e));
+    return rows(device, SoftmaxEntropyAlong{labels, floats(t.x), floats(t.to), floats(t.loss)},
                 e.rows);
   };
 }
 
 Kernel make_softmax_loss_grad(const KernelSetup& op) {
   return [settings = SoftmaxLossSettings(op), &device = device_of(op),
-          softmax = op.input("Softmax"), label = op.input("Label"), dloss = op.input("Loss@GRAD"),
-          dlogits = op.output("Logits@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed_here(ctx, softmax, "Softmax"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dloss, "Loss@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dlogits, *y));
-    if (to == nullptr) return Ok();
-    MILLRACE_RETURN_IF_ERROR(all_floats({y, d}));
-    MILLRACE_ASSIGN_OR_RETURN(const RowExtent e, extent_here(*y, settings.axis));
-    if (d->numel() != e.rows || d->raw() == to->raw()) return refuse("Loss@GRAD {}", describe(*d));
-    MILLRACE_ASSIGN_OR_RETURN(const RowLabels labels, settings.labels(device, *given, *y, e));
+          args = LossGradientArgs(op, "Softmax", "Loss@GRAD", "Logits@GRAD")](
+             const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const LossTensors t, args.find(ctx));
+    if (t.to == nullptr) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const RowExtent e, extent_here(*t.x, settings.axis));
+    if (t.dloss->numel() != e.rows || t.dloss->raw() == t.to->raw())
+      return refuse("Loss@GRAD {}", describe(*t.dloss));
+    MILLRACE_ASSIGN_OR_RETURN(const RowLabels labels, settings.labels(device, *t.label, *t.x, e));
     return each(device,
-                SoftmaxEntropyAlongGradient{labels, floats(y), floats(d), floats(to),
+                SoftmaxEntropyAlongGradient{labels, floats(t.x), floats(t.dloss), floats(t.to),
                                             Divider(e.inner), Divider(e.classes)},
-                to->numel());
+                t.to->numel());
   };
 }
 
 Kernel make_soft_loss(const KernelSetup& op) {
-  return [&device = device_of(op), x = op.input("X"), label = op.input("Label"),
-          y = op.output("Y")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
-    Tensor& to = ctx.out(y);
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, given, &to}));
-    MILLRACE_ASSIGN_OR_RETURN(const RowExtent e, extent_here(*from, -1));
-    if (given->numel() != from->numel() || to.numel() != e.rows || to.raw() == from->raw())
-      return refuse("labels {} for {}", describe(*given), describe(*from));
-    return rows(device, SoftEntropy{floats(from), floats(given), floats(to), e.classes}, e.rows);
-  };
+  return
+      [&device = device_of(op), args = LossArgs(op, "X", "Y")](const KernelContext& ctx) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const LossTensors t, args.find(ctx));
+        MILLRACE_RETURN_IF_ERROR(all_floats({t.label}));
+        MILLRACE_ASSIGN_OR_RETURN(const RowExtent e, extent_here(*t.x, -1));
+        if (t.label->numel() != t.x->numel() || t.loss->numel() != e.rows ||
+            t.loss->raw() == t.x->raw())
+          return refuse("labels {} for {}", describe(*t.label), describe(*t.x));
+        return rows(device, SoftEntropy{floats(t.x), floats(t.label), floats(t.loss), e.classes},
+                    e.rows);
+      };
 }
 
 Kernel make_soft_loss_grad(const KernelSetup& op) {
-  return [&device = device_of(op), x = op.input("X"), label = op.input("Label"),
-          dy = op.input("Y@GRAD"), dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dy, "Y@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
-    if (to == nullptr) return Ok();
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, given, d}));
-    MILLRACE_ASSIGN_OR_RETURN(const RowExtent e, extent_here(*from, -1));
-    if (given->numel() != from->numel() || d->numel() != e.rows || d->raw() == to->raw())
-      return refuse("Y@GRAD {}", describe(*d));
-    return each(
-        device,
-        SoftEntropyGradient{floats(from), floats(given), floats(d), floats(to), Divider(e.classes)},
-        to->numel());
+  return [&device = device_of(op), args = LossGradientArgs(op, "X", "Y@GRAD", "X@GRAD")](
+             const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const LossTensors t, args.find(ctx));
+    if (t.to == nullptr) return Ok();
+    MILLRACE_RETURN_IF_ERROR(all_floats({t.label}));
+    MILLRACE_ASSIGN_OR_RETURN(const RowExtent e, extent_here(*t.x, -1));
+    if (t.label->numel() != t.x->numel() || t.dloss->numel() != e.rows ||
+        t.dloss->raw() == t.to->raw())
+      return refuse("Y@GRAD {}", describe(*t.dloss));
+    return each(device,
+                SoftEntropyGradient{floats(t.x), floats(t.label), floats(t.dloss), floats(t.to),
+                                    Divider(e.classes)},
+                t.to->numel());
   };
 }
 
