@@ -21,11 +21,13 @@
 #include "kernels/gpu/functors/optimizer.h"
 #include "kernels/gpu/functors/order.h"
 #include "kernels/gpu/functors/plain_products.h"
+#include "kernels/gpu/functors/point_losses.h"
 #include "kernels/gpu/functors/pool.h"
 #include "kernels/gpu/functors/recurrent.h"
 #include "kernels/gpu/functors/reduce.h"
 #include "kernels/gpu/functors/regions.h"
 #include "kernels/gpu/functors/resample.h"
+#include "kernels/gpu/functors/row_losses.h"
 #include "kernels/gpu/functors/row_moves.h"
 #include "kernels/gpu/functors/rows.h"
 #include "kernels/gpu/functors/sampling.h"
@@ -235,10 +237,26 @@ using OrderFunctors = FunctorList<FindExtreme, FindInOrder, TestRows, Total, Div
 /// Gradients of f64.
 using WideRowFunctors = FunctorList<WideSlopeSum<WideBinaryFormulas>>;
 
+/// Losses by element, and elements of gradients of losses by row.
+using LossFunctors =
+    FunctorList<MapPoints<BinaryEntropy>, MapPoints<BinaryEntropySlope>, MapPoints<Hinge>,
+                MapPoints<HingeSlope>, MapPoints<TeacherStudent>, MapPoints<TeacherStudentSlope>,
+                MapPoints<Residual>, MapPoints<Huber>, MapPoints<HuberSlope>,
+                MapPoints<SignedScore>, MapPoints<ModifiedHuber>, MapPoints<ModifiedHuberSlope>,
+                MapPoints<Divergence>, MapPoints<DivergenceSlope>, MapPoints<RankedPair>,
+                MapPoints<RankedPairSlope>, MapPoints<MarginRank>, MapPoints<MarginRankSlope>,
+                MapPoints<WeightedLogistic>, MapPoints<WeightedLogisticSlope>,
+                SoftmaxEntropyAlongGradient, SoftEntropyGradient, MatchEntropy,
+                MatchEntropyGradient, SmoothRowGradient>;
+/// Losses by row.
+using LossRowFunctors = FunctorList<SumPoints<Divergence>, SumPoints<CountedLabel>,
+                                    SoftmaxEntropyAlong, SoftEntropy, SmoothRow>;
+
 /// Functors that compute one element.
-using EachFunctors = Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
-                            ValueFunctors, OtherEachFunctors, VisionEachFunctors, SequenceFunctors,
-                            IndexFunctors, WideFunctors, OrderEachFunctors, HalfFunctors>;
+using EachFunctors =
+    Joined<MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates, ValueFunctors,
+           OtherEachFunctors, VisionEachFunctors, SequenceFunctors, IndexFunctors, WideFunctors,
+           OrderEachFunctors, HalfFunctors, LossFunctors>;
 
 /// Functors of other families that compute one row.
 using OtherRowFunctors = FunctorList<
@@ -259,6 +277,6 @@ using OtherRowFunctors = FunctorList<
 
 /// Functors that compute one row.
 using RowFunctors = Joined<OtherRowFunctors, VisionRowFunctors, SequenceRowFunctors, OrderFunctors,
-                           WideRowFunctors, HalfRows>;
+                           WideRowFunctors, HalfRows, LossRowFunctors>;
 
 }  // namespace millrace::gpu

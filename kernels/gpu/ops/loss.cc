@@ -1,5 +1,5 @@
 #include "kernels/gpu/ops/args.h"
-#include "kernels/gpu/resident.h"
+#include "kernels/gpu/ops/loss_forms.h"
 #include "kernels/registry.h"
 
 // Cross entropy of hard labels; classes are in the last dim.
@@ -11,106 +11,70 @@ struct LossSettings {
 };
 
 StatusOr<LossSettings> read_loss_settings(const KernelSetup& op) {
-  if (op.attr<bool>("soft_label")) return refuse("soft labels are compared on the CPU");
   if (op.def().find_attr("use_softmax") != nullptr && !op.attr<bool>("use_softmax"))
     return refuse("attribute 'use_softmax' is not set");
   return LossSettings{op.attr<int32_t>("ignore_index")};
 }
 
-// Leaves labels that are no class to the CPU kernel, which reports them. Checked only where they
-// are in process memory; other labels give NaN.
-Status check_known_labels(Device& device, const Tensor& label, const Labels& labels) {
-  const ResidentLayout* const there = resident(label);
-  if (there == nullptr || there->host() == nullptr) return Ok();
-  device.note_unrepeatable();
-  const auto* const from = reinterpret_cast<const int64_t*>(there->host()->raw());
-  const Labels here{from, labels.classes, labels.ignored};
-  for (int64_t row = 0; row < label.numel(); ++row) {
-    if (!here.is_ignored(row) && !here.is_good(row))
-      return refuse("label {} is {}, no class", row, from[row]);
-  }
-  return Ok();
+// Labels for the rows of a tensor. Errors: rejects calls that do not fit.
+StatusOr<Labels> labels_for(const Tensor& label, const Tensor& x, const LossSettings& settings) {
+  if (x.rank() == 0 || x.numel() == 0)
+    return refuse("the GPU kernel has rows, found {}", describe(x));
+  return class_labels_here(label, x.numel() / x.dim(-1), x.dim(-1), settings.ignored);
 }
 
-// Labels for the rows of a tensor. Errors: rejects calls that do not fit.
-StatusOr<Labels> labels_for(const Tensor& label, const Tensor& x, const LossSettings& settings,
-                            int64_t axis = -1) {
-  const auto rank = static_cast<int64_t>(x.rank());
-  if (rank == 0 || x.numel() == 0 || (axis != -1 && axis != rank - 1))
-    return refuse("the GPU kernel has classes in the last dim, found {}", describe(x));
-  if (label.dtype() != DType::kInt64 || label.numel() * x.dim(-1) != x.numel())
-    return refuse("labels {} for {}", describe(label), describe(x));
-  return Labels{reinterpret_cast<const int64_t*>(label.raw()), x.dim(-1), settings.ignored};
+template <typename Functor>
+Kernel hard_label_gradient(const KernelSetup& op, const LossSettings& settings,
+                           const LossGradientArgs& args) {
+  return [settings, &device = device_of(op), args](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const LossTensors t, args.find(ctx));
+    if (t.to == nullptr) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_for(*t.label, *t.x, settings));
+    if (t.dloss->numel() != t.label->numel())
+      return refuse("the gradient of the loss is {}", describe(*t.dloss));
+    return each(device, Functor{labels, floats(t.x), floats(t.dloss), floats(t.to)}, t.to->numel());
+  };
 }
 
 StatusOr<Kernel> gpu_entropy(const KernelSetup& op) {
+  if (op.attr<bool>("soft_label")) return soft_label_loss(op);
   MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
-  return Kernel([settings, &device = device_of(op), x = op.input("X"), label = op.input("Label"),
-                 y = op.output("Y")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
-    Tensor& to = ctx.out(y);
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, &to}));
-    MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_for(*given, *from, settings));
-    MILLRACE_RETURN_IF_ERROR(check_known_labels(device, *given, labels));
-    return rows(device, Entropy{labels, floats(from), floats(to)}, given->numel());
+  return Kernel([settings, &device = device_of(op),
+                 args = LossArgs(op, "X", "Y")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const LossTensors t, args.find(ctx));
+    MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_for(*t.label, *t.x, settings));
+    MILLRACE_RETURN_IF_ERROR(check_known_labels(device, *t.label, labels));
+    return rows(device, Entropy{labels, floats(t.x), floats(t.loss)}, t.label->numel());
   });
 }
 
 StatusOr<Kernel> entropy_grad(const KernelSetup& op) {
+  if (op.attr<bool>("soft_label")) return soft_label_loss_grad(op);
   MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
-  return Kernel([settings, &device = device_of(op), x = op.input("X"), label = op.input("Label"),
-                 dy = op.input("Y@GRAD"),
-                 dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dy, "Y@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
-    if (to == nullptr) return Ok();
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, d}));
-    MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_for(*given, *from, settings));
-    if (d->numel() != given->numel()) return refuse("Y@GRAD {}", describe(*d));
-    return each(device, EntropyGradient{labels, floats(from), floats(d), floats(to)}, to->numel());
-  });
+  return hard_label_gradient<EntropyGradient>(op, settings,
+                                              LossGradientArgs(op, "X", "Y@GRAD", "X@GRAD"));
 }
 
 StatusOr<Kernel> softmax_entropy(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
-  return Kernel([settings, &device = device_of(op), logits = op.input("Logits"),
-                 label = op.input("Label"), softmax = op.output("Softmax"),
-                 loss = op.output("Loss"),
-                 axis = op.attr<int32_t>("axis")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, logits, "Logits"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, softmax, *from));
-    Tensor* const sums = ctx.find_out(loss);
-    if (to == nullptr || sums == nullptr) return refuse("an output is missing");
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, sums}));
-    MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_for(*given, *from, settings, axis));
-    if (sums->numel() != given->numel()) return refuse("Loss {}", describe(*sums));
-    MILLRACE_RETURN_IF_ERROR(check_known_labels(device, *given, labels));
-    return rows(device, SoftmaxEntropy{labels, floats(from), floats(to), floats(sums)},
-                given->numel());
+  if (op.attr<bool>("soft_label") || op.attr<int32_t>("axis") != -1) return softmax_loss_along(op);
+  return Kernel([settings, &device = device_of(op), args = LossArgs(op, "Logits", "Loss"),
+                 softmax = op.output("Softmax")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const LossTensors t, args.find_with(ctx, softmax));
+    MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_for(*t.label, *t.x, settings));
+    if (t.loss->numel() != t.label->numel()) return refuse("Loss {}", describe(*t.loss));
+    MILLRACE_RETURN_IF_ERROR(check_known_labels(device, *t.label, labels));
+    return rows(device, SoftmaxEntropy{labels, floats(t.x), floats(t.to), floats(t.loss)},
+                t.label->numel());
   });
 }
 
 StatusOr<Kernel> softmax_entropy_grad(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
-  return Kernel([settings, &device = device_of(op), softmax = op.input("Softmax"),
-                 label = op.input("Label"), dloss = op.input("Loss@GRAD"),
-                 dlogits = op.output("Logits@GRAD"),
-                 axis = op.attr<int32_t>("axis")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed_here(ctx, softmax, "Softmax"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dloss, "Loss@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dlogits, *y));
-    if (to == nullptr) return Ok();
-    MILLRACE_RETURN_IF_ERROR(all_floats({y, d}));
-    MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_for(*given, *y, settings, axis));
-    if (d->numel() != given->numel()) return refuse("Loss@GRAD {}", describe(*d));
-    return each(device, SoftmaxEntropyGradient{labels, floats(y), floats(d), floats(to)},
-                to->numel());
-  });
+  if (op.attr<bool>("soft_label") || op.attr<int32_t>("axis") != -1)
+    return softmax_loss_along_grad(op);
+  return hard_label_gradient<SoftmaxEntropyGradient>(
+      op, settings, LossGradientArgs(op, "Softmax", "Loss@GRAD", "Logits@GRAD"));
 }
 
 }  // namespace

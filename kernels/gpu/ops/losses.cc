@@ -1,4 +1,4 @@
-#include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/ops/loss_forms.h"
 #include "kernels/registry.h"
 
 // Losses with one prediction and one label per result.
@@ -61,18 +61,19 @@ StatusOr<Kernel> gpu_log_loss_grad(const KernelSetup& op) {
                         op.output("Predicted@GRAD"));
 }
 
-StatusOr<LogisticLoss> logistic_loss(const KernelSetup& op) {
-  if (op.input("pos_weight")) return refuse("weights are given");
-  if (op.attr<bool>("normalize")) return refuse("attribute 'normalize' is set");
+bool is_weighted(const KernelSetup& op) {
+  return op.input("pos_weight") || op.attr<bool>("normalize");
+}
+LogisticLoss logistic_loss(const KernelSetup& op) {
   return LogisticLoss{static_cast<float>(op.attr<int32_t>("ignore_index"))};
 }
 StatusOr<Kernel> gpu_logistic_loss(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const LogisticLoss formula, logistic_loss(op));
-  return pointwise(PointwiseArgs(op, "X", "Label"), formula, op.output("Out"));
+  if (is_weighted(op)) return weighted_logistic_loss(op);
+  return pointwise(PointwiseArgs(op, "X", "Label"), logistic_loss(op), op.output("Out"));
 }
 StatusOr<Kernel> gpu_logistic_loss_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const LogisticLoss formula, logistic_loss(op));
-  return pointwise_grad(PointwiseArgs(op, "X", "Label"), formula, op.input("Out@GRAD"),
+  if (is_weighted(op)) return weighted_logistic_loss_grad(op);
+  return pointwise_grad(PointwiseArgs(op, "X", "Label"), logistic_loss(op), op.input("Out@GRAD"),
                         op.output("X@GRAD"));
 }
 
