@@ -19,6 +19,7 @@
 #include "kernels/gpu/functors/pool.h"
 #include "kernels/gpu/functors/reduce.h"
 #include "kernels/gpu/functors/rows.h"
+#include "kernels/gpu/functors/scan.h"
 #include "kernels/gpu/functors/sequence.h"
 #include "kernels/gpu/functors/totals.h"
 #include "kernels/gpu/functors/values.h"
@@ -175,11 +176,15 @@ using WideFunctors =
                 Binary<FloorDivide, float>, ScaleIntegers<double>,
                 ByOneThread<WideSlopeSum<WideBinaryFormulas>>>;
 
+/// Tests, gradients of totals, orders and running sums.
+using OrderEachFunctors =
+    FunctorList<PlaceInOrder, TestValues, TotalSlope, DivideByNorm, RunningSum<float>,
+                RunningSum<double>, RunningSum<int32_t>, RunningSum<int64_t>>;
+
 /// Functors that compute one element.
-using EachFunctors = Joined<IndexFunctors, WideFunctors,
-                            FunctorList<PlaceInOrder, TestValues, TotalSlope, DivideByNorm>,
-                            MoveFunctors, BinaryFunctors, UnaryFunctors, UnaryGradients, RowUpdates,
-                            ValueFunctors, OtherEachFunctors>;
+using EachFunctors =
+    Joined<IndexFunctors, WideFunctors, OrderEachFunctors, MoveFunctors, BinaryFunctors,
+           UnaryFunctors, UnaryGradients, RowUpdates, ValueFunctors, OtherEachFunctors>;
 
 /// Orders of rows.
 using OrderFunctors = FunctorList<FindExtreme, FindInOrder, TestRows, Total, DivideByNormGradient>;
