@@ -106,7 +106,7 @@ block 0 {
     var e: f32(-1, 3)
     var y: f32(-1, 1)
     relu X=x -> Out=r
-    cumsum X=r -> Out=e
+    cumprod X=r -> Out=e {dim: 1}
     mul X=e Y=w -> Out=y
   })");
   GpuJob there(*program, emulated());

@@ -86,7 +86,7 @@ void expect_same(const std::string& text, MakeFeeds feeds,
   const TypedRun here = run_typed(text, feeds, fetches, false);
   const TypedRun there = run_typed(text, feeds, fetches, true);
   EXPECT_THAT(there.plan, HasSubstr("on the cpu: 0"));
-  EXPECT_EQ(there.copies_out, 0);
+  EXPECT_LE(there.copies_out, 0);  // results that the processor has are not copied
   ASSERT_EQ(there.shapes, here.shapes);
   for (size_t k = 0; k < fetches.size(); ++k) {
     for (size_t i = 0; i < here.results[k].size(); ++i) {
@@ -206,7 +206,7 @@ TEST(GpuTensorOps, NumbersGivenByTensorsDoNotWait) {
     shape Input=x -> Out=dims
     fill_constant -> Out=one {shape: [1], dtype: 2, value: 1.0}
     fill_constant -> Out=two {shape: [1], dtype: 2, value: 5.0}
-    fill_constant ShapeTensor=dims -> Out=ones {shape: [], dtype: 5, value: 3.0}
+    fill_constant ShapeTensor=dims -> Out=ones {shape: ints[], dtype: 5, value: 3.0}
     slice Input=x StartsTensor=one EndsTensor=two -> Out=part {axes: [1], starts: [0], ends: [1], infer_flags: [-1]}
     range Start=one End=two Step=one -> Out=steps
 )",
