@@ -6,6 +6,8 @@
 #include <barrier>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
@@ -366,6 +368,62 @@ TEST(GpuFunctors, ReductionsInParts) {
                            1,        kCount, kCount,  1.0F};
   run_together(least, 1);
   EXPECT_EQ(most, *std::min_element(x.begin(), x.end()));
+}
+
+TEST(GpuFunctors, NanLastsInExtremes) {
+  std::vector<float> x = random_floats(40, 27);
+  x[9] = std::numeric_limits<float>::quiet_NaN();
+  float most = 0;
+  Reduce<LargestOf> largest{x.data(), &most, nullptr, {}, {}, 1, 40, 40, 1.0F};
+  largest.kept.dense = true;
+  largest.gone.dense = true;
+  run_together(largest, 1);
+  EXPECT_TRUE(std::isnan(most));
+  run_alone(largest, 1);
+  EXPECT_TRUE(std::isnan(most));
+}
+
+TEST(GpuFunctors, TotalsOfTeams) {
+  std::vector<int64_t> whole;
+  for (int64_t i = 0; i < 23; ++i) whole.push_back((i % 2 == 0 ? -1 : 1) * (i << 41) + i);
+  int64_t found = 0;
+  Total total{
+      {whole.data(), ElementType::kI64}, &found, ElementType::kI64, {}, {}, 23, TotalRule::kSum, 0};
+  total.kept.dense = true;
+  total.gone.dense = true;
+  run_together(total, 1);
+  EXPECT_EQ(found, std::accumulate(whole.begin(), whole.end(), int64_t{0}));
+  total.rule = TotalRule::kSmallest;
+  run_together(total, 1);
+  EXPECT_EQ(found, *std::min_element(whole.begin(), whole.end()));
+  const std::vector<double> real = {0.5, -3.0e30, 7.25, 1e-9, 4.0};
+  double most = 0;
+  total = {{real.data(), ElementType::kF64},
+           &most,
+           ElementType::kF64,
+           total.kept,
+           total.gone,
+           5,
+           TotalRule::kSmallest,
+           0};
+  run_together(total, 1);
+  EXPECT_EQ(most, -3.0e30);
+}
+
+TEST(GpuFunctors, ExtremesAndOrdersOfTeams) {
+  const std::vector<float> x = {3, 1, 3, -2, 5, 5, -2, 0, 5};
+  int64_t index = -1;
+  run_together(FindExtreme{{x.data(), ElementType::kF32}, &index, true, true, 9, 1}, 1);
+  EXPECT_EQ(index, 4);
+  run_together(FindExtreme{{x.data(), ElementType::kF32}, &index, true, false, 9, 1}, 1);
+  EXPECT_EQ(index, 3);
+  std::vector<float> values(4);
+  std::vector<int64_t> order(4);
+  run_together(
+      FindInOrder{{{x.data(), ElementType::kF32}, values.data(), order.data(), 9, 1, 0, 4, true}},
+      1);
+  EXPECT_EQ(values, (std::vector<float>{5, 5, 5, 3}));
+  EXPECT_EQ(order, (std::vector<int64_t>{4, 5, 8, 0}));
 }
 
 TEST(GpuFunctors, GradientsOfFilters) {

@@ -21,6 +21,7 @@ constexpr auto between(auto x, float low, float high) {
   const auto above = x < low ? static_cast<decltype(x)>(low) : x;
   return above > high ? static_cast<decltype(above)>(high) : above;
 }
+/// 1 / (1 + exp(-x)).
 constexpr auto logistic(auto x) {
   return 1.0F / (1.0F + std::exp(-x));
 }
@@ -238,6 +239,7 @@ struct Swish {
 /// Op mish; the gradient reads x.
 struct Mish {
   float threshold;  ///< bound of the curve
+  /// Softplus, which is x above the threshold.
   [[nodiscard]] constexpr auto plus(auto x) const { return x > threshold ? x : softplus_of(x); }
   [[nodiscard]] constexpr auto of(auto x) const { return x * std::tanh(plus(x)); }
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
@@ -245,6 +247,7 @@ struct Mish {
                    v * (1.0F - std::tanh(plus(v)) * std::tanh(plus(v))) * std::expm1(-plus(v)));
   }
 };
+/// Op gelu; the gradient reads x.
 struct Gelu {
   [[nodiscard]] constexpr auto of(auto x) const {
     return 0.5F * x * (1.0F + std::erf(x * like(x, 0.70710678118654752440)));
@@ -403,7 +406,9 @@ struct Clip {
     return v > low && v < high ? dout : 0.0F;
   }
 };
+/// Op gelu with attribute approximate; the gradient reads x.
 struct GeluTanh {
+  /// The argument of tanh.
   [[nodiscard]] constexpr auto inner(auto x) const {
     return like(x, 0.79788456080286535588) * (x + like(x, 0.044715) * x * x * x);
   }

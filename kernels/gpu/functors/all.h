@@ -31,6 +31,7 @@
 #include "kernels/gpu/functors/row_moves.h"
 #include "kernels/gpu/functors/rows.h"
 #include "kernels/gpu/functors/sampling.h"
+#include "kernels/gpu/functors/scan.h"
 #include "kernels/gpu/functors/sequence.h"
 #include "kernels/gpu/functors/totals.h"
 #include "kernels/gpu/functors/values.h"
@@ -229,8 +230,10 @@ using WideFunctors =
                 AnyBinary<Comparisons, uint8_t, bool>, Binary<Modulo, float>,
                 Binary<FloorDivide, float>, ScaleIntegers<double>,
                 ByOneThread<WideSlopeSum<WideBinaryFormulas>>>;
-/// Orders, and sums of rows, by element.
-using OrderEachFunctors = FunctorList<PlaceInOrder, TestValues, TotalSlope, DivideByNorm>;
+/// Tests, gradients of totals, orders and running sums.
+using OrderEachFunctors =
+    FunctorList<PlaceInOrder, TestValues, TotalSlope, DivideByNorm, RunningSum<float>,
+                RunningSum<double>, RunningSum<int32_t>, RunningSum<int64_t>>;
 
 /// Orders of rows.
 using OrderFunctors = FunctorList<FindExtreme, FindInOrder, TestRows, Total, DivideByNormGradient>;

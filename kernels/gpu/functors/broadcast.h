@@ -14,20 +14,20 @@ namespace millrace::gpu {
 /// The type in which T is added: integers wrap around.
 template <typename T>
 struct Wrapping {
-  using type = std::make_unsigned_t<T>;
+  using type = std::make_unsigned_t<T>;  ///< integers
 };
 template <>
 struct Wrapping<float> {
-  using type = float;
+  using type = float;  ///< no wrap-around
 };
 template <>
 struct Wrapping<double> {
-  using type = double;
+  using type = double;  ///< no wrap-around
 };
 
 /// Op elementwise_add.
 struct Add {
-  static constexpr bool kReads = false;
+  static constexpr bool kReads = false;  ///< gradients need dout only
   template <typename T>
   static constexpr T of(T x, T y) {
     using U = typename Wrapping<T>::type;
@@ -38,7 +38,7 @@ struct Add {
 };
 /// Op elementwise_sub and minus.
 struct Subtract {
-  static constexpr bool kReads = false;
+  static constexpr bool kReads = false;  ///< gradients need dout only
   template <typename T>
   static constexpr T of(T x, T y) {
     using U = typename Wrapping<T>::type;
@@ -49,7 +49,7 @@ struct Subtract {
 };
 /// Op elementwise_mul.
 struct Multiply {
-  static constexpr bool kReads = true;
+  static constexpr bool kReads = true;  ///< gradients read the operands
   template <typename T>
   static constexpr T of(T x, T y) {
     using U = typename Wrapping<T>::type;
@@ -60,7 +60,7 @@ struct Multiply {
 };
 /// Op elementwise_div.
 struct Divide {
-  static constexpr bool kReads = true;
+  static constexpr bool kReads = true;  ///< gradients read the operands
   template <typename T>
   static constexpr T of(T x, T y) {
     if constexpr (std::is_integral_v<T>) {
@@ -76,7 +76,7 @@ struct Divide {
 /// Op elementwise_max: NaN if an operand is NaN; of equal operands, Y gets the gradient, as on the
 /// processor and in the original.
 struct Larger {
-  static constexpr bool kReads = true;
+  static constexpr bool kReads = true;  ///< gradients read the operands
   template <typename T>
   static constexpr T of(T x, T y) {
     return x > y || x != x ? x : y;
@@ -86,7 +86,7 @@ struct Larger {
 };
 /// Op elementwise_min, with the same rules.
 struct Smaller {
-  static constexpr bool kReads = true;
+  static constexpr bool kReads = true;  ///< gradients read the operands
   template <typename T>
   static constexpr T of(T x, T y) {
     return x < y || x != x ? x : y;
@@ -97,7 +97,8 @@ struct Smaller {
 /// Of a number and NaN, the number; of equal operands, X gets the gradient.
 template <bool kLarger>
 struct ChosenNumber {
-  static constexpr bool kReads = true;
+  static constexpr bool kReads = true;  ///< gradients read the operands
+  /// True if X is the one.
   static constexpr bool is_x(auto x, auto y) { return (kLarger ? x >= y : x <= y) || y != y; }
   template <typename T>
   static constexpr T of(T x, T y) {
@@ -110,15 +111,13 @@ using LargerNumber = ChosenNumber<true>;    ///< elementwise_fmax
 using SmallerNumber = ChosenNumber<false>;  ///< elementwise_fmin
 /// Op elementwise_pow.
 struct RaiseTo {
-  static constexpr bool kReads = true;
+  static constexpr bool kReads = true;  ///< gradients read the operands
+  /// Of integers through double and back, as on the processor.
   template <typename T>
   static constexpr T of(T x, T y) {
-    if constexpr (std::is_integral_v<T>) {
-      // through double and back, as on the processor
-      return static_cast<T>(std::llrint(std::pow(static_cast<double>(x), static_cast<double>(y))));
-    } else {
-      return std::pow(x, y);
-    }
+    if constexpr (std::is_floating_point_v<T>) return std::pow(x, y);
+    const double raised = std::pow(static_cast<double>(x), static_cast<double>(y));
+    return static_cast<T>(std::llrint(raised));
   }
   static constexpr auto grad_x(auto x, auto y, auto dout) {
     return dout * y * std::pow(x, y - 1.0F);
@@ -132,13 +131,15 @@ struct RaiseTo {
 struct Modulo {
   template <typename T>
   static constexpr T of(T x, T y) {
-    T rest{};
     if constexpr (std::is_integral_v<T>) {
-      if (y == 0 || y == T(-1)) return 0;  // the processor rejects 0
-      rest = static_cast<T>(x % y);
+      return y == 0 || y == T(-1) ? T(0) : turned(static_cast<T>(x % y), y);  // 0 was rejected
     } else {
-      rest = std::fmod(x, y);
+      return turned(std::fmod(x, y), y);
     }
+  }
+  /// A remainder with the sign of the divisor.
+  template <typename T>
+  static constexpr T turned(T rest, T y) {
     return rest != T(0) && (rest < T(0)) != (y < T(0)) ? static_cast<T>(rest + y) : rest;
   }
 };

@@ -12,6 +12,7 @@ namespace millrace::gpu {
 struct IndexValues {
   const void* data;  ///< i32 or i64
   bool wide;         ///< i64
+  /// Index i.
   [[nodiscard]] constexpr int64_t at(int64_t i) const {
     return wide ? static_cast<const int64_t*>(data)[i]
                 : static_cast<int64_t>(static_cast<const int32_t*>(data)[i]);
@@ -76,10 +77,11 @@ struct LineGroups {
   Divider width;           ///< elements of a line
   /// An element of a group.
   struct Place {
-    int64_t group;
-    int64_t column;
-    int64_t in_matrix;
+    int64_t group;      ///< number of the group
+    int64_t column;     ///< element within a line
+    int64_t in_matrix;  ///< position in the matrix
   };
+  /// Element i of all groups.
   [[nodiscard]] constexpr Place at(int64_t i) const {
     const auto group = static_cast<int64_t>(width.quotient(static_cast<uint32_t>(i)));
     const int64_t column = i - group * width.divisor;
@@ -90,7 +92,7 @@ struct LineGroups {
 /// Row of each group = its last line; or zeros.
 template <typename Word>
 struct PutLast {
-  LineGroups groups;
+  LineGroups groups;  ///< lines by row
   const Word* lines;  ///< null: zeros
   Word* to;           ///< the matrix; other rows are not written
   constexpr void operator()(int64_t i) const {
@@ -107,7 +109,7 @@ struct PutLast {
 /// The type in which a sum of T wraps around.
 template <typename T>
 struct SumType {
-  using type = T;
+  using type = T;  ///< floats
 };
 template <>
 struct SumType<int32_t> {
@@ -121,10 +123,10 @@ struct SumType<int64_t> {
 /// Adds the lines of each group to its row, in their order, as the processor does.
 template <typename T>
 struct AddLines {
-  LineGroups groups;
-  const T* lines;  ///< [lines, width]
-  T* to;           ///< the matrix
-  bool replaces;   ///< the row starts as zero
+  LineGroups groups;  ///< lines by row
+  const T* lines;     ///< [lines, width]
+  T* to;              ///< the matrix
+  bool replaces;      ///< the row starts as zero
   constexpr void operator()(int64_t i) const {
     const auto at = groups.at(i);
     using U = typename SumType<T>::type;

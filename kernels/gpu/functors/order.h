@@ -7,8 +7,18 @@
 // row. Elements are compared by integers in the same order.
 namespace millrace::gpu {
 
-/// Types of elements.
-enum class ElementType : int32_t { kF32, kF64, kF16, kBf16, kI8, kU8, kI16, kI32, kI64 };
+/// Types of elements; those up to kBf16 have infinity and NaN.
+enum class ElementType : int32_t {
+  kF32,   ///< float
+  kF64,   ///< double
+  kF16,   ///< half
+  kBf16,  ///< bfloat16
+  kI8,    ///< signed byte
+  kU8,    ///< byte, or bool
+  kI16,   ///< 16-bit integer
+  kI32,   ///< 32-bit integer
+  kI64    ///< 64-bit integer
+};
 
 /// Elements of a type that is known when the functor runs.
 struct Elements {
@@ -82,10 +92,13 @@ struct Elements {
   }
 
  private:
+  /// Element i, whose type is T.
   template <typename T>
   [[nodiscard]] constexpr T at(int64_t i) const {
     return static_cast<const T*>(data)[i];
   }
+  /// The key of a real number, from its bits. Both zeros have the key 0.
+  /// \param bits       sign-extended
   /// \param magnitude  bits without the sign
   /// \param infinity   bits of infinity
   static constexpr int64_t ordered(int64_t bits, int64_t magnitude, int64_t infinity) {
@@ -114,8 +127,8 @@ constexpr int64_t largest_integer(const Team& team, int64_t value) {
 
 /// An element of a row with its key in ascending order of what is wanted first.
 struct Candidate {
-  int64_t key;
-  int64_t index;
+  int64_t key;    ///< smaller ones are wanted first
+  int64_t index;  ///< position in the row
   /// True if this one is wanted before the other; of equal keys, the first.
   [[nodiscard]] constexpr bool before(const Candidate& other) const {
     return key != other.key ? key < other.key : index < other.index;
@@ -163,7 +176,7 @@ struct FindExtreme {
   }
 
  private:
-  // The largest i64 has the key of NaN, and is a number.
+  /// True for the key of a NaN. The largest i64 has the same key, and is a number.
   [[nodiscard]] constexpr bool is_nan(int64_t key) const {
     return key == Elements::kNan && x.type != ElementType::kI64;
   }
@@ -180,10 +193,12 @@ struct OrderedRows {
   int64_t first;     ///< first position of the order that is kept
   int64_t kept;      ///< positions
   bool largest;      ///< descending order
+  /// Element j of the row that begins at `start`.
   [[nodiscard]] constexpr Candidate candidate(int64_t start, int64_t j) const {
     const int64_t key = x.key(start + j * inner);
     return {largest ? ~key : key, j};
   }
+  /// Writes element j of a row as that position of the order.
   constexpr void put(int64_t row, int64_t start, int64_t j, int64_t position) const {
     const int64_t place = (row / inner * kept + position - first) * inner + row % inner;
     x.copy(start + j * inner, out, place);
@@ -193,7 +208,7 @@ struct OrderedRows {
 
 /// By counting the elements before each one: call i has one element of one row.
 struct PlaceInOrder {
-  OrderedRows rows;
+  OrderedRows rows;  ///< rows and results
   constexpr void operator()(int64_t i) const {
     const int64_t row = i / rows.size;
     const int64_t j = i - row * rows.size;
@@ -208,7 +223,7 @@ struct PlaceInOrder {
 
 /// By looking for one after another, for few positions at the start of the order.
 struct FindInOrder {
-  OrderedRows rows;
+  OrderedRows rows;  ///< rows and results
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const int64_t start = row / rows.inner * rows.size * rows.inner + row % rows.inner;

@@ -14,7 +14,7 @@ namespace millrace::gpu {
 
 /// Ops reduce_sum and the parts of means.
 struct SumOf {
-  static constexpr bool kReadsOut = false;
+  static constexpr bool kReadsOut = false;  ///< the gradient does not read the result
   static constexpr double start() { return 0; }
   static constexpr double take(float x) { return static_cast<double>(x); }
   static constexpr double both(double a, double b) { return a + b; }
@@ -42,7 +42,7 @@ struct SumOfSquares : SumOf {
 };
 /// Op frobenius_norm.
 struct RootOfSquares : SumOfSquares {
-  static constexpr bool kReadsOut = true;
+  static constexpr bool kReadsOut = true;  ///< the gradient reads the result
   static constexpr double last(double a) { return std::sqrt(a); }
   static constexpr float slope(float x, float out, float dout, float /*count*/) {
     return dout * x / out;
@@ -57,7 +57,7 @@ struct SumOfMagnitudes : SumOf {
 };
 /// Op reduce_prod; as on the CPU, the gradient of an x of 0 is NaN.
 struct ProductOf {
-  static constexpr bool kReadsOut = true;
+  static constexpr bool kReadsOut = true;  ///< the gradient reads the result
   static constexpr double start() { return 1; }
   static constexpr double take(float x) { return static_cast<double>(x); }
   static constexpr double both(double a, double b) { return a * b; }
@@ -72,7 +72,7 @@ struct ProductOf {
 };
 /// Op reduce_max.
 struct LargestOf {
-  static constexpr bool kReadsOut = true;
+  static constexpr bool kReadsOut = true;  ///< the gradient reads the result
   static constexpr double start() { return -std::numeric_limits<double>::infinity(); }
   static constexpr double take(float x) { return static_cast<double>(x); }
   /// Once a NaN is met, the result is NaN.

@@ -13,7 +13,13 @@
 namespace millrace::gpu {
 
 /// What a test looks for.
-enum class ValueTest : int32_t { kZero, kNonZero, kInfinite, kNan, kNotFinite };
+enum class ValueTest : int32_t {
+  kZero,      ///< 0 or false
+  kNonZero,   ///< other numbers, also NaN
+  kInfinite,  ///< of both signs
+  kNan,       ///< no number
+  kNotFinite  ///< infinite or NaN
+};
 
 /// True if element i passes the test.
 constexpr bool passes(const Elements& x, int64_t i, ValueTest test) {
@@ -57,12 +63,12 @@ struct TestRows {
 
 /// How elements are combined.
 enum class TotalRule : int32_t {
-  kSum,
-  kMean,
-  kProduct,
-  kLargest,
-  kSmallest,
-  kSquares,
+  kSum,         ///< of all elements
+  kMean,        ///< sum divided by the number of elements; of integers, cut off
+  kProduct,     ///< of all elements
+  kLargest,     ///< NaN if an element is
+  kSmallest,    ///< NaN if an element is
+  kSquares,     ///< sum of squares
   kRoot,        ///< root of the sum of squares and `number`
   kMagnitudes,  ///< sum of magnitudes
   kLogSum,      ///< logarithm of the sum of exponentials
@@ -121,6 +127,7 @@ struct Total {
   }
 
  private:
+  /// True for rules that choose an element.
   [[nodiscard]] constexpr bool is_extreme() const {
     return rule == TotalRule::kLargest || rule == TotalRule::kSmallest ||
            (rule == TotalRule::kNorm && (number > kLargest || number < -kLargest));
@@ -145,6 +152,7 @@ struct Total {
         return v;
     }
   }
+  /// The elements of the row at `start`, combined before last().
   template <typename Team>
   [[nodiscard]] constexpr double real(const Team& team, int64_t start) const {
     double total = rule == TotalRule::kProduct ? 1 : (is_extreme() ? -kInfinity : 0);
@@ -159,6 +167,7 @@ struct Total {
     if (is_extreme()) return largest_real(team, total);
     return rule == TotalRule::kProduct ? team.product(total) : team.sum(total);
   }
+  /// Two passes: exponents are at most 0, so that none overflows.
   template <typename Team>
   [[nodiscard]] constexpr double log_sum(const Team& team, int64_t start) const {
     double most = -kInfinity;
@@ -173,6 +182,7 @@ struct Total {
       sum += std::exp(x.real(start + gone.at(i).of[0]) - most);
     return most + std::log(team.sum(sum));
   }
+  /// The result, once all elements are combined.
   [[nodiscard]] constexpr double last(double total) const {
     switch (rule) {
       case TotalRule::kMean:
@@ -189,6 +199,7 @@ struct Total {
         return total;
     }
   }
+  /// The same as real() and last() for integers.
   template <typename Team>
   [[nodiscard]] constexpr int64_t whole(const Team& team, int64_t start) const {
     if (rule == TotalRule::kProduct) return whole_product(team, start);
@@ -217,7 +228,9 @@ struct Total {
       total *= static_cast<uint64_t>(x.key(start + gone.at(i).of[0]));
     return static_cast<int64_t>(total);
   }
+  /// Above all numbers.
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  /// The largest number.
   static constexpr double kLargest = std::numeric_limits<double>::max();
 };
 
@@ -244,6 +257,9 @@ struct TotalSlope {
   }
 
  private:
+  /// \param v  element
+  /// \param y  result that it belongs to
+  /// \param d  gradient of the result
   [[nodiscard]] constexpr double slope(double v, double y, double d) const {
     switch (rule) {
       case TotalRule::kMean:
@@ -267,6 +283,7 @@ struct TotalSlope {
         return d;
     }
   }
+  /// Of a norm; 0 at an element of 0.
   [[nodiscard]] constexpr double norm_slope(double v, double norm) const {
     const double sign = v > 0 ? 1 : (v < 0 ? -1 : 0);
     const double size = v < 0 ? -v : v;

@@ -15,7 +15,7 @@ namespace millrace::gpu {
 /// A formula as a value.
 template <typename F>
 struct FormulaType {
-  using type = F;
+  using type = F;  ///< the formula
 };
 /// Calls call(FormulaType) for formula `number` of the list.
 template <typename... F, typename Call>
@@ -125,6 +125,7 @@ struct WideSlopeSum {
 
 /// A team of one thread.
 struct SingleThread {
+  /// As the functions of every team.
   [[nodiscard]] static constexpr int64_t rank() { return 0; }
   [[nodiscard]] static constexpr int64_t size() { return 1; }
   static constexpr double sum(double x) { return x; }
@@ -132,7 +133,7 @@ struct SingleThread {
 /// A functor of rows that are too short for a team.
 template <typename RowFunctor>
 struct ByOneThread {
-  RowFunctor rows;
+  RowFunctor rows;  ///< with its arguments
   constexpr void operator()(int64_t row) const { rows(SingleThread(), row); }
 };
 

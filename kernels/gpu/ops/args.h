@@ -93,8 +93,8 @@ struct FloatArgs {
     return FloatOperands{from, &to};
   }
   Device& device;  ///< runs the functors
-  ArgIndex x;
-  ArgIndex out;
+  ArgIndex x;      ///< input X
+  ArgIndex out;    ///< output Out
 };
 
 /// Device memory of the tensor; null for an absent argument.

@@ -69,9 +69,50 @@ StatusOr<Kernel> gpu_repeat_grad(const KernelSetup& op) {
   });
 }
 
+// Dims of operand k of a meshgrid, with which it is repeated over its grid.
+Dims grid_operand(llvm::ArrayRef<int64_t> grid, int32_t k) {
+  Dims dims(grid.size(), 1);
+  if (static_cast<size_t>(k) < grid.size())
+    dims[static_cast<size_t>(k)] = grid[static_cast<size_t>(k)];
+  return dims;
+}
+
+// A tensor and the grid that it is repeated over.
+struct GridCopy {
+  const Tensor* from;
+  Tensor* to;
+  RepeatBoxes boxes;
+};
+
+StatusOr<GridCopy> grid_copy(const Tensor& from, Tensor& to, int32_t k) {
+  const Dims small = grid_operand(to.dims(), k);
+  const bool fits = from.dtype() == to.dtype() && to.numel() > 0 && from.raw() != to.raw() &&
+                    static_cast<size_t>(k) < to.rank();
+  if (!fits || small[static_cast<size_t>(k)] != from.numel())
+    return refuse("{} becomes {}", describe(from), describe(to));
+  MILLRACE_ASSIGN_OR_RETURN(RepeatBoxes boxes, repeat_boxes(small, to.dims()));
+  return GridCopy{&from, &to, std::move(boxes)};
+}
+
+StatusOr<Kernel> gpu_meshgrid(const KernelSetup& op) {
+  return Kernel([&device = device_of(op), x = op.inputs("X"),
+                 grids = op.outputs("Out")](const KernelContext& ctx) -> Status {
+    std::vector<GridCopy> copies;
+    for (int32_t k = 0; k < grids.count; ++k) {
+      if (!ctx.has_out(grids, k)) continue;
+      MILLRACE_ASSIGN_OR_RETURN(GridCopy copy, grid_copy(ctx.in(x, k), ctx.out(grids, k), k));
+      copies.push_back(std::move(copy));
+    }
+    for (const GridCopy& copy : copies)
+      MILLRACE_RETURN_IF_ERROR(move_elements(device, copy.boxes.all, *copy.to, 0, *copy.from, 0));
+    return Ok();
+  });
+}
+
 }  // namespace
 
 void add_expand(KernelRegistry& registry) {
+  registry.add("meshgrid", gpu_meshgrid);
   for (const char* const type : {"expand", "expand_v2", "tile", "expand_as", "expand_as_v2"})
     registry.add(type, gpu_repeat);
   for (const char* const type :

@@ -27,7 +27,7 @@ struct Coordinates {
 Status take_elements(Device& device, const Box<2>& box, const Coordinates& c, const Tensor& from,
                      Tensor& to, bool puts);
 
-/// Types that add_lines() takes.
+/// Types that add_lines() takes; the caller checks them before it writes anything.
 inline bool is_added(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kInt32 ||
          dtype == DType::kInt64;

@@ -1,4 +1,6 @@
+#include "kernels/cpu/int_list.h"
 #include "kernels/cpu/tensor/cut.h"
+#include "kernels/gpu/ops/host_call.h"
 #include "kernels/gpu/ops/walk.h"
 #include "kernels/registry.h"
 
@@ -6,32 +8,71 @@
 namespace millrace::gpu {
 namespace {
 
-// Bounds from attributes; those from tensors are read on the CPU.
+// Bounds of a call.
 struct SliceSettings {
-  std::vector<int64_t> axes, starts, ends, strides;
+  std::vector<int64_t> axes;
+  kernels::Ints starts, ends, strides;
 };
 
-StatusOr<SliceSettings> read_slice_settings(const KernelSetup& op) {
-  for (const char* const slot : {"StartsTensor", "StartsTensorList", "EndsTensor", "EndsTensorList",
-                                 "StridesTensor", "StridesTensorList"}) {
-    if (op.inputs(slot).count > 0) return refuse("bounds given by {} are read on the CPU", slot);
+// Bounds from attributes, or from tensors that the processor reads.
+struct BoundsArgs {
+  explicit BoundsArgs(const KernelSetup& op)
+      : memory(&memory_of(op)),
+        call(std::make_shared<HostCall>(op)),
+        axes(op.attr<std::vector<int64_t>>("axes")),
+        decrease(op.attr<std::vector<int64_t>>("decrease_axis")),
+        starts(op, "starts", "StartsTensor", "StartsTensorList"),
+        ends(op, "ends", "EndsTensor", "EndsTensorList"),
+        strided(op.def().find_attr("strides") != nullptr) {
+    if (strided) strides = kernels::IntList(op, "strides", "StridesTensor", "StridesTensorList");
+    for (const char* const slot : {"StartsTensor", "StartsTensorList", "EndsTensor",
+                                   "EndsTensorList", "StridesTensor", "StridesTensorList"})
+      slots.push_back(op.inputs(slot));
+    open = starts.dynamic() || ends.dynamic() || strides.dynamic();
+    for (const int64_t flag : op.attr<std::vector<int64_t>>("infer_flags")) open |= flag < 0;
   }
-  for (const int64_t flag : op.attr<std::vector<int64_t>>("infer_flags")) {
-    if (flag < 0) return refuse("attribute 'infer_flags' leaves dims open");
-  }
-  SliceSettings s{op.attr<std::vector<int64_t>>("axes"),
-                  op.attr<std::vector<int64_t>>("starts"),
-                  op.attr<std::vector<int64_t>>("ends"),
-                  {}};
-  if (op.def().find_attr("strides") != nullptr)
-    s.strides = op.attr<std::vector<int64_t>>("strides");
-  else
-    s.strides.assign(s.axes.size(), 1);
-  if (s.starts.size() != s.axes.size() || s.ends.size() != s.axes.size() ||
-      s.strides.size() != s.axes.size())
+  [[nodiscard]] StatusOr<SliceSettings> read(const KernelContext& ctx) const {
+    SliceSettings s{axes, {}, {}, {}};
+    if (open) MILLRACE_RETURN_IF_ERROR(call->read(*memory, ctx, slots));
+    const KernelContext inside = open ? call->context(ctx) : ctx;
+    MILLRACE_ASSIGN_OR_RETURN(s.starts, starts.read(inside));
+    MILLRACE_ASSIGN_OR_RETURN(s.ends, ends.read(inside));
+    if (strided) {
+      MILLRACE_ASSIGN_OR_RETURN(s.strides, strides.read(inside));
+    } else {
+      s.strides.assign(axes.size(), 1);
+    }
+    if (s.starts.size() == axes.size() && s.ends.size() == axes.size() &&
+        s.strides.size() == axes.size())
+      return s;
     return refuse("there are other numbers of bounds than of axes");
-  return s;
-}
+  }
+  // Sizes the result if inference did not know the bounds.
+  Status size(Tensor& to, const Tensor& from, llvm::ArrayRef<kernels::Cut> cuts) const {
+    if (!open) return Ok();
+    llvm::SmallVector<bool, 8> gone(cuts.size(), false);
+    for (const int64_t dropped : decrease) {
+      StatusOr<int64_t> axis = kernels::axis_of(dropped, cuts.size());
+      if (!axis.ok() || cuts[static_cast<size_t>(*axis)].count != 1)
+        return refuse("dim {} is dropped", dropped);
+      gone[static_cast<size_t>(*axis)] = true;
+    }
+    Dims dims;
+    for (size_t i = 0; i < cuts.size(); ++i) {
+      if (!gone[i]) dims.push_back(cuts[i].count);
+    }
+    if (strided && dims.empty()) dims = {1};
+    return size_here(*memory, to, from.dtype(), dims);
+  }
+
+  Memory* memory;
+  std::shared_ptr<HostCall> call;
+  std::vector<ArgRange> slots;
+  std::vector<int64_t> axes, decrease;
+  kernels::IntList starts, ends, strides;
+  bool strided;
+  bool open = false;  // known when the op runs
+};
 
 // A slice of a tensor with these dims: the box of part and whole, and where it starts there.
 struct Selected {
@@ -39,10 +80,10 @@ struct Selected {
   int64_t start = 0;
 };
 
-// \param part_first  the part is operand 0, which is written
-StatusOr<Selected> select(const SliceSettings& s, llvm::ArrayRef<int64_t> dims, const Tensor& part,
-                          bool part_first) {
-  llvm::SmallVector<kernels::Cut, 6> cuts;
+using Cuts = llvm::SmallVector<kernels::Cut, 6>;
+
+StatusOr<Cuts> cuts_of(const SliceSettings& s, llvm::ArrayRef<int64_t> dims) {
+  Cuts cuts;
   for (const int64_t dim : dims) cuts.push_back({0, dim, 1});
   const auto rank = static_cast<int64_t>(dims.size());
   for (size_t i = 0; i < s.axes.size(); ++i) {
@@ -51,6 +92,12 @@ StatusOr<Selected> select(const SliceSettings& s, llvm::ArrayRef<int64_t> dims, 
     const auto at = static_cast<size_t>(axis);
     cuts[at] = kernels::cut_dim(dims[at], s.starts[i], s.ends[i], s.strides[i]);
   }
+  return cuts;
+}
+
+// \param part_first  the part is operand 0, which is written
+StatusOr<Selected> select(const Cuts& cuts, llvm::ArrayRef<int64_t> dims, const Tensor& part,
+                          bool part_first) {
   const auto strides = row_major_strides(dims);
   llvm::SmallVector<int64_t, 6> extents;
   for (const kernels::Cut& cut : cuts) extents.push_back(cut.count);
@@ -70,22 +117,23 @@ StatusOr<Selected> select(const SliceSettings& s, llvm::ArrayRef<int64_t> dims, 
 }
 
 StatusOr<Kernel> gpu_slice(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(SliceSettings settings, read_slice_settings(op));
-  return Kernel([&device = device_of(op), s = std::move(settings), input = op.input("Input"),
+  return Kernel([&device = device_of(op), args = BoundsArgs(op), input = op.input("Input"),
                  out = op.output("Out")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, input, "Input"));
     Tensor& to = ctx.out(out);
+    MILLRACE_ASSIGN_OR_RETURN(const SliceSettings s, args.read(ctx));
+    MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts, cuts_of(s, from->dims()));
+    MILLRACE_RETURN_IF_ERROR(args.size(to, *from, cuts));
     if (from->dtype() != to.dtype() || from->raw() == to.raw())
       return refuse("{} becomes {}", describe(*from), describe(to));
     MILLRACE_ASSIGN_OR_RETURN(const Selected found,
-                              select(s, from->dims(), to, /*part_first=*/true));
+                              select(cuts, from->dims(), to, /*part_first=*/true));
     return move_elements(device, found.box, to, 0, *from, found.start);
   });
 }
 
 StatusOr<Kernel> gpu_slice_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(SliceSettings settings, read_slice_settings(op));
-  return Kernel([&device = device_of(op), s = std::move(settings), grad = op.input("Out@GRAD"),
+  return Kernel([&device = device_of(op), args = BoundsArgs(op), grad = op.input("Out@GRAD"),
                  dx = op.output("Input@GRAD")](const KernelContext& ctx) -> Status {
     if (!dx) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, grad, "Out@GRAD"));
@@ -93,8 +141,10 @@ StatusOr<Kernel> gpu_slice_grad(const KernelSetup& op) {
     if (to == nullptr || !to->initialized() || from->dtype() != to->dtype() ||
         from->raw() == to->raw())
       return refuse("the gradient of {}", describe(*from));
+    MILLRACE_ASSIGN_OR_RETURN(const SliceSettings s, args.read(ctx));
+    MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts, cuts_of(s, to->dims()));
     MILLRACE_ASSIGN_OR_RETURN(const Selected found,
-                              select(s, to->dims(), *from, /*part_first=*/false));
+                              select(cuts, to->dims(), *from, /*part_first=*/false));
     MILLRACE_RETURN_IF_ERROR(found.box.walk().status());
     if (from->numel() != to->numel()) MILLRACE_RETURN_IF_ERROR(clear_elements(device, *to));
     return move_elements(device, found.box, *to, found.start, *from, 0);

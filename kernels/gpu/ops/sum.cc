@@ -8,16 +8,52 @@
 namespace millrace::gpu {
 namespace {
 
+// Two at a time: these types are rare.
+template <typename T>
+Status add_pairs(Device& device, llvm::ArrayRef<const Tensor*> from, Tensor& to) {
+  T* const sum = reinterpret_cast<T*>(to.raw());
+  const auto* first = reinterpret_cast<const T*>(from[0]->raw());
+  Walk<2> walk;
+  walk.dense = true;
+  for (const Tensor* const next : from.drop_front()) {
+    const auto* const other = reinterpret_cast<const T*>(next->raw());
+    if constexpr (std::is_floating_point_v<T>) {
+      constexpr int32_t kAdd = formula_number<Add>(WideQuotients{});
+      MILLRACE_RETURN_IF_ERROR(
+          each(device, AnyBinary<WideQuotients, T, T>{first, other, sum, walk, kAdd}, to.numel()));
+    } else {
+      MILLRACE_RETURN_IF_ERROR(each(device, Binary<Add, T>{first, other, sum, walk}, to.numel()));
+    }
+    first = sum;
+  }
+  return Ok();
+}
+
+// from has at least two tensors of the type of `to`; the first may be `to`.
+Status add_of_type(Device& device, llvm::ArrayRef<const Tensor*> from, Tensor& to) {
+  switch (to.dtype()) {
+    case DType::kFloat64:
+      return add_pairs<double>(device, from, to);
+    case DType::kInt32:
+      return add_pairs<int32_t>(device, from, to);
+    case DType::kInt64:
+      return add_pairs<int64_t>(device, from, to);
+    default:
+      return refuse("the GPU kernel does not add {}", describe(to));
+  }
+}
+
 Status add_tensors(Device& device, llvm::ArrayRef<const Tensor*> given, Tensor& to) {
   llvm::SmallVector<const Tensor*, 8> from;
   for (const Tensor* const x : given) {
     if (x->numel() == 0) continue;
-    if (x->numel() != to.numel() || x->dtype() != DType::kFloat32)
-      return refuse("the GPU kernel adds dense floats of one shape, found {}", describe(*x));
+    if (x->numel() != to.numel() || x->dtype() != to.dtype())
+      return refuse("the GPU kernel adds dense tensors of one shape, found {}", describe(*x));
     from.push_back(x);
     // the content of the result is read first
     if (x->raw() == to.raw()) std::swap(from.front(), from.back());
   }
+  if (to.dtype() != DType::kFloat32 && from.size() > 1) return add_of_type(device, from, to);
   MILLRACE_RETURN_IF_ERROR(all_floats({&to}));
   if (from.empty()) return each(device, Fill{floats(to), 0.0F}, to.numel());
   if (from.size() == 1) {

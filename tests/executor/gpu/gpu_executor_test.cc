@@ -106,7 +106,7 @@ block 0 {
     var e: f32(-1, 3)
     var y: f32(-1, 1)
     relu X=x -> Out=r
-    cumsum X=r -> Out=e
+    cumprod X=r -> Out=e {dim: 1}
     mul X=e Y=w -> Out=y
   })");
   GpuJob there(*program, emulated());
@@ -127,9 +127,9 @@ TEST(GpuExecutor, RefusedStepsGoOnOnTheProcessor) {
   // elements of a type that is known only at run time
   const auto program = program_of(R"(# millrace
 block 0 {
-    var n: f64(-1, 2)
-    var m: f64(-1, 2)
-    var k: f64(-1, 2)
+    var n: i16(-1, 2)
+    var m: i16(-1, 2)
+    var k: i16(-1, 2)
     elementwise_add X=n Y=n -> Out=m
     elementwise_add X=m Y=m -> Out=m
     scale X=m -> Out=k {scale: 3.0}
@@ -139,19 +139,19 @@ block 0 {
   ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
   NamedValues feeds;
   Tensor& n = feeds["n"].as<Tensor>();
-  ASSERT_TRUE(n.resize(DType::kFloat64, {1, 2}).ok());
-  n.data<double>()[0] = 1;
-  n.data<double>()[1] = -2;
+  ASSERT_TRUE(n.resize(DType::kInt16, {1, 2}).ok());
+  n.data<int16_t>()[0] = 1;
+  n.data<int16_t>()[1] = -2;
   std::vector<Value> results;
   for (int step = 0; step < 3; ++step) {
     const Status status = (*prepared)->run(feeds, {"k"}, results);
     ASSERT_TRUE(status.ok()) << status.to_string();
-    const auto* const k = results[0].get_if<Tensor>()->data<double>();
+    const auto* const k = results[0].get_if<Tensor>()->data<int16_t>();
     EXPECT_EQ(k[0], 12);
     EXPECT_EQ(k[1], -24);
   }
   EXPECT_THAT((*prepared)->plan_text(),
-              HasSubstr("[cpu: the GPU kernel is for f32, found f64 [1, 2]]"));
+              HasSubstr("[cpu: the GPU kernel is for f32, found i16 [1, 2]]"));
 }
 
 TEST(GpuExecutor, FullMemoryIsAnErrorThatNamesOpSizesAndHolders) {
@@ -200,7 +200,7 @@ block 0 {
     var ga: selected_rows f32(6, 2)
     var gb: selected_rows f32(6, 2)
     var g: selected_rows f32(6, 2)
-    var fine: bool(1)
+    var other: selected_rows f32(6, 2)
     lookup_table_v2 W=w Ids=ids -> Out=a
     tanh X=a -> Out=c
     lookup_table_v2_grad W=w Ids=ids Out@GRAD=c -> W@GRAD=ga {is_sparse: true}
@@ -278,7 +278,7 @@ TEST(GpuExecutor, SparseGradientsStayOnTheDevice) {
 // An op of the processor that reads rows whose values are on the device.
 TEST(GpuExecutor, OpsOfTheProcessorGetRowsFromTheDevice) {
   const auto program = sparse_net(
-      "isfinite X=g -> Out=fine\n"
+      "fill_any_like X=g -> Out=other\n"
       "    sgd Param=w Grad=g LearningRate=lr -> ParamOut=w");
   const SparseRun here = run_sparse(*program, nullptr);
   const SparseRun there = run_sparse(*program, emulated());

@@ -107,7 +107,7 @@ block 0 {
     var y: f32(-1, 3)
     relu X=x -> Out=a
     square X=a -> Out=b
-    cumsum X=b -> Out=c
+    cumprod X=b -> Out=c {dim: 1}
     sigmoid X=c -> Out=d
     square X=d -> Out=e
     tanh X=e -> Out=y
@@ -134,7 +134,7 @@ block 0 {
   int64_t recorded = 0;
   const auto want = run(nullptr, none);
   const auto got = run(std::make_shared<gpu::Context>(gpu::open_host_device({})), recorded);
-  // relu and square; sigmoid copies the result of cumsum to the device; square and tanh
+  // relu and square; sigmoid copies the result of cumprod to the device; square and tanh
   EXPECT_EQ(recorded, 4);
   for (size_t step = 0; step < want.size(); ++step) {
     for (size_t i = 0; i < want[step].size(); ++i) EXPECT_NEAR(got[step][i], want[step][i], 1e-5);
