@@ -208,29 +208,29 @@ struct NormCase {
   // The normalized images.
   template <typename Run>
   std::vector<float> forward(std::vector<float> x, const Run& run) {
-    run(NormSums{of, x.data(), sums.data()}, of.rows());
-    run(NormTraining{of, sums.data(), x.data(), x.data(), scale.data(), bias.data(), mean.data(),
-                     variance.data(), statistics.data(), statistics.data() + kRows,
-                     statistics.data() + 2 * kRows, statistics.data() + 3 * kRows, 0.9F, 1e-5F,
-                     true, nullptr},
+    run(NormSums<>{of, x.data(), sums.data()}, of.rows());
+    run(NormTraining<>{of, sums.data(), x.data(), x.data(), scale.data(), bias.data(), mean.data(),
+                       variance.data(), statistics.data(), statistics.data() + kRows,
+                       statistics.data() + 2 * kRows, statistics.data() + 3 * kRows, 0.9F, 1e-5F,
+                       true, nullptr},
         of.rows());
     return x;
   }
   // The gradient of x, in the memory of the incoming one.
   template <typename Run>
   std::vector<float> backward(const std::vector<float>& x, std::vector<float> d, const Run& run) {
-    const NormGradient g{of,
-                         x.data(),
-                         d.data(),
-                         statistics.data() + 2 * kRows,
-                         statistics.data() + 3 * kRows,
-                         1e-5F,
-                         false,
-                         nullptr,
-                         nullptr,
-                         nullptr};
-    run(NormBackwardSums{g, sums.data()}, of.rows());
-    run(NormBackward{g, sums.data(), scale.data(), d.data(), nullptr, nullptr}, of.rows());
+    const NormGradient<> g{of,
+                           x.data(),
+                           d.data(),
+                           statistics.data() + 2 * kRows,
+                           statistics.data() + 3 * kRows,
+                           1e-5F,
+                           false,
+                           nullptr,
+                           nullptr,
+                           nullptr};
+    run(NormBackwardSums<>{g, sums.data()}, of.rows());
+    run(NormBackward<>{g, sums.data(), scale.data(), d.data(), nullptr, nullptr}, of.rows());
     return d;
   }
 };
