@@ -165,7 +165,7 @@ using ValueFunctors =
 /// Others that compute one element.
 using OtherEachFunctors =
     FunctorList<Not, Fill, FillFrom, Scale, SumOfMany, EntropyGradient, SoftmaxEntropyGradient,
-                PoolForward, PoolFirstMaximum, PoolBackward, FinishConv, NormInference,
+                PoolForward, PoolFirstMaximum, PoolBackward, FinishConv, NormInference<>,
                 MultiplyElement<>, ConvolveOutput<>, ConvolveInputGradient<>, ClipByNorm,
                 Spread<SumOf>, Spread<MeanOf>, Spread<SumOfSquares>, Spread<RootOfSquares>,
                 Spread<SumOfMagnitudes>, Spread<ProductOf>, Spread<LargestOf>>;
@@ -183,9 +183,12 @@ using HalfFunctors = FunctorList<
     FindNotFinite<Brain>, Unscale<float>, Unscale<Half>, Unscale<Brain>, ClearIfFound<uint16_t>,
     ClearIfFound<uint32_t>, NextLossScale, MultiplyElement<Half>, MultiplyElement<Brain>,
     ConvolveOutput<Half>, ConvolveOutput<Brain>, ConvolveInputGradient<Half>,
-    ConvolveInputGradient<Brain>>;
+    ConvolveInputGradient<Brain>, NormInference<Half>, NormInference<Brain>>;
 /// The rows of these.
-using HalfRows = FunctorList<ConvolveFilterGradient<Half>, ConvolveFilterGradient<Brain>>;
+using HalfRows =
+    FunctorList<ConvolveFilterGradient<Half>, ConvolveFilterGradient<Brain>, NormSums<Half>,
+                NormSums<Brain>, NormTraining<Half>, NormTraining<Brain>, NormBackwardSums<Half>,
+                NormBackwardSums<Brain>, NormBackward<Half>, NormBackward<Brain>>;
 
 /// Ops on images.
 using VisionEachFunctors =
@@ -263,8 +266,8 @@ using EachFunctors =
 
 /// Functors of other families that compute one row.
 using OtherRowFunctors = FunctorList<
-    SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy, NormSums, NormTraining,
-    NormBackwardSums, NormBackward, LayerNorm, LayerNormBackward, LayerNormSums,
+    SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy, NormSums<>, NormTraining<>,
+    NormBackwardSums<>, NormBackward<>, LayerNorm, LayerNormBackward, LayerNormSums,
     ConvolveFilterGradient<>, Reduce<SumOf>, ReduceParts<SumOf>, Reduce<SumOfSquares>,
     ReduceParts<SumOfSquares>, Reduce<RootOfSquares>, ReduceParts<RootOfSquares>,
     Reduce<SumOfMagnitudes>, ReduceParts<SumOfMagnitudes>, Reduce<ProductOf>,

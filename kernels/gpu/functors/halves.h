@@ -128,13 +128,13 @@ struct NextLossScale {
   const float* scale;    ///< one number, like all that follow
   const int32_t* good;   ///< steps in a row without such gradients
   const int32_t* bad;    ///< steps in a row with them
-  float* next_scale;
-  int32_t* next_good;
-  int32_t* next_bad;
-  int32_t raise_after;  ///< good steps
-  int32_t lower_after;  ///< bad steps
-  double raise;         ///< factor
-  double lower;         ///< factor
+  float* next_scale;     ///< the results
+  int32_t* next_good;    ///< steps with this one
+  int32_t* next_bad;     ///< the same
+  int32_t raise_after;   ///< good steps
+  int32_t lower_after;   ///< bad steps
+  double raise;          ///< factor
+  double lower;          ///< factor
   constexpr void operator()(int64_t /*i*/) const {
     constexpr double kMost =
         3.4028235677973366e38;  // what rounds to infinity as a float, and above

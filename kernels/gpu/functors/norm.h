@@ -3,7 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
-// Functors of batch normalization on f32 images. Sums are kept in double, so that their order,
+// Functors of batch normalization. T stores the images: float, Half or Brain; all other numbers are
+// f32. Sums are kept in double, so that their order,
 // which depends on the size of the team, hardly matters.
 namespace millrace::gpu {
 
@@ -75,16 +76,17 @@ struct PartWalk {
 };
 
 /// sums[row] = {sum of x, sum of squares of x} of a part.
+template <typename T = float>
 struct NormSums {
-  NormParts of;    ///< dims of x
-  const float* x;  ///< images
-  double* sums;    ///< [rows, 2]
+  NormParts of;  ///< dims of x
+  const T* x;    ///< images
+  double* sums;  ///< [rows, 2]
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     double plain = 0;
     double squares = 0;
     for (PartWalk walk(of, team, row); walk.more(); walk.next()) {
-      const auto value = static_cast<double>(x[walk.at]);
+      const auto value = static_cast<double>(static_cast<float>(x[walk.at]));
       plain += value;
       squares += value * value;  // exact, so that differences of sums lose nothing that f32 has
     }
@@ -98,11 +100,12 @@ struct NormSums {
 
 /// Batch normalization of a part with the statistics of the batch. Pointers to vectors with one
 /// element per channel may be null, except mean and variance. y may be x.
+template <typename T = float>
 struct NormTraining {
   NormParts of;            ///< dims of x and y
   const double* sums;      ///< result of NormSums
-  const float* x;          ///< images
-  float* y;                ///< result, with the dims of x
+  const T* x;              ///< images
+  T* y;                    ///< result, with the dims of x
   const float* scale;      ///< null: 1
   const float* bias;       ///< null: 0
   const float* mean;       ///< running mean before this batch
@@ -114,7 +117,7 @@ struct NormTraining {
   float momentum;          ///< weight of the old running statistics
   float epsilon;           ///< added to the variance
   bool relu;               ///< results below 0, and NaN, become 0
-  const float* z;          ///< added before relu, with the dims of x; null: 0; may be y
+  const T* z;              ///< added before relu, with the dims of x; null: 0; may be y
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const int64_t c = of.channel(row);
@@ -128,8 +131,9 @@ struct NormTraining {
     const float summand = bias == nullptr ? 0.0F : bias[c];
     for (PartWalk walk(of, team, row); walk.more(); walk.next()) {
       const int64_t at = walk.at;
-      const float value = (x[at] - m) * factor + summand + (z == nullptr ? 0.0F : z[at]);
-      y[at] = relu && !(value > 0.0F) ? 0.0F : value;
+      const float added = z == nullptr ? 0.0F : static_cast<float>(z[at]);
+      const float value = (static_cast<float>(x[at]) - m) * factor + summand + added;
+      y[at] = static_cast<T>(relu && !(value > 0.0F) ? 0.0F : value);
     }
     if (team.rank() != 0 || row % of.parts != 0) return;
     const float old = momentum;
@@ -142,10 +146,11 @@ struct NormTraining {
 };
 
 /// Element i with running statistics. y may be x.
+template <typename T = float>
 struct NormInference {
-  NormImages images;  ///< dims of x and y
-  const float* x;
-  float* y;
+  NormImages images;      ///< dims of x and y
+  const T* x;             ///< images
+  T* y;                   ///< result, with the dims of x
   const float* scale;     ///< null: 1
   const float* bias;      ///< null: 0
   const float* mean;      ///< running mean
@@ -156,39 +161,43 @@ struct NormInference {
     const int64_t c = i / images.inner % images.channels;
     const float deviation = 1.0F / std::sqrt(variance[c] + epsilon);
     const float factor = deviation * (scale == nullptr ? 1.0F : scale[c]);
-    const float value = (x[i] - mean[c]) * factor + (bias == nullptr ? 0.0F : bias[c]);
-    y[i] = relu && !(value > 0.0F) ? 0.0F : value;
+    const float summand = bias == nullptr ? 0.0F : bias[c];
+    const float value = (static_cast<float>(x[i]) - mean[c]) * factor + summand;
+    y[i] = static_cast<T>(relu && !(value > 0.0F) ? 0.0F : value);
   }
 };
 
 /// What both steps of the gradient of a batch normalization read.
+template <typename T = float>
 struct NormGradient {
-  NormParts of;  ///< dims of x, dy and all other images
-  const float* x;
-  const float* dy;         ///< gradient of the result
+  NormParts of;            ///< dims of x, dy and all other images
+  const T* x;              ///< images before the normalization
+  const T* dy;             ///< gradient of the result
   const float* mean;       ///< that the forward op subtracted
   const float* deviation;  ///< 1 / sqrt(variance + epsilon); the variance if constant
   float epsilon;           ///< used with constant statistics only
   bool constant;           ///< statistics are running ones, not functions of x
-  const float* y;          ///< result of a rectifier after the normalization; null: there is none
-  const float* more;       ///< second summand of the gradient of the result; null: 0
-  float* dz;               ///< gradient of another image that was added, or null; may be dy or more
+  const T* y;              ///< result of a rectifier after the normalization; null: there is none
+  const T* more;           ///< second summand of the gradient of the result; null: 0
+  T* dz;                   ///< gradient of another image that was added, or null; may be dy or more
 
   [[nodiscard]] constexpr float inverse(int64_t c) const {
     return constant ? 1.0F / std::sqrt(deviation[c] + epsilon) : deviation[c];
   }
   /// The gradient of the normalized image.
   [[nodiscard]] constexpr float incoming(int64_t at) const {
-    if (y != nullptr && !(y[at] > 0.0F)) return 0.0F;
-    return more == nullptr ? dy[at] : dy[at] + more[at];
+    if (y != nullptr && !(static_cast<float>(y[at]) > 0.0F)) return 0.0F;
+    const auto first = static_cast<float>(dy[at]);
+    return more == nullptr ? first : first + static_cast<float>(more[at]);
   }
 };
 
 /// sums[row] = {sum of the incoming gradient, sum of its product with the normalized x}. Also
 /// writes dz.
+template <typename T = float>
 struct NormBackwardSums {
-  NormGradient g;
-  double* sums;  ///< [rows, 2]
+  NormGradient<T> g;  ///< operands
+  double* sums;       ///< [rows, 2]
   template <typename Team>
   constexpr void operator()(const Team& team, int64_t row) const {
     const int64_t c = g.of.channel(row);
@@ -198,9 +207,10 @@ struct NormBackwardSums {
     double times = 0;
     for (PartWalk walk(g.of, team, row); walk.more(); walk.next()) {
       const float grad = g.incoming(walk.at);
-      if (g.dz != nullptr) g.dz[walk.at] = grad;
+      if (g.dz != nullptr) g.dz[walk.at] = static_cast<T>(grad);
       plain += static_cast<double>(grad);
-      times += static_cast<double>(grad) * static_cast<double>((g.x[walk.at] - m) * inverse);
+      const float away = (static_cast<float>(g.x[walk.at]) - m) * inverse;
+      times += static_cast<double>(grad) * static_cast<double>(away);
     }
     plain = team.sum(plain);
     times = team.sum(times);
@@ -212,11 +222,12 @@ struct NormBackwardSums {
 
 /// Gradients of a part, after NormBackwardSums. With constant statistics, the statistics do not
 /// depend on x. dx may be dy or more; dx, dscale and dbias may be null.
+template <typename T = float>
 struct NormBackward {
-  NormGradient g;
+  NormGradient<T> g;   ///< operands
   const double* sums;  ///< result of NormBackwardSums
   const float* scale;  ///< null: 1
-  float* dx;           ///< gradient of x
+  T* dx;               ///< gradient of x
   float* dscale;       ///< sum of dy * (x - mean) * deviation
   float* dbias;        ///< sum of dy
   template <typename Team>
@@ -232,9 +243,10 @@ struct NormBackward {
     const auto of_spread = static_cast<float>(times / count);
     for (PartWalk walk(g.of, team, row); dx != nullptr && walk.more(); walk.next()) {
       const int64_t at = walk.at;
-      const float away = (g.x[at] - m) * inverse;
-      const float grad = g.dz != nullptr ? g.dz[at] : g.incoming(at);
-      dx[at] = g.constant ? grad * factor : (grad - of_mean - away * of_spread) * factor;
+      const float away = (static_cast<float>(g.x[at]) - m) * inverse;
+      const float grad = g.dz != nullptr ? static_cast<float>(g.dz[at]) : g.incoming(at);
+      dx[at] =
+          static_cast<T>(g.constant ? grad * factor : (grad - of_mean - away * of_spread) * factor);
     }
     if (team.rank() != 0 || row % g.of.parts != 0) return;
     if (dscale != nullptr) dscale[c] = static_cast<float>(times);

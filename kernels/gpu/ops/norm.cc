@@ -5,6 +5,7 @@
 #include "kernels/cpu/nn/window.h"
 #include "kernels/gpu/ops/args.h"
 #include "kernels/gpu/ops/channels_first.h"
+#include "kernels/gpu/ops/halves.h"
 #include "kernels/gpu/ops/kept_memory.h"
 #include "kernels/registry.h"
 
@@ -56,6 +57,16 @@ Status same_image(const Tensor* image, const Tensor& x) {
   return refuse("an image is {}, but X is {}", describe(*image), describe(x));
 }
 
+// Elements of an image; null if it is absent.
+template <typename T>
+const T* image_data(const Tensor* image) {
+  return image == nullptr ? nullptr : reinterpret_cast<const T*>(image->raw());
+}
+template <typename T>
+T* image_data(Tensor* image) {
+  return image == nullptr ? nullptr : reinterpret_cast<T*>(image->raw());
+}
+
 // Copies the running statistics.
 Status hand_on(Device& device, const Tensor& from, Tensor* to) {
   if (to == nullptr || to->raw() == from.raw()) return Ok();
@@ -80,7 +91,7 @@ Status gpu_run_forward(Device& device, const KernelContext& ctx,
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance,
                             needed_here(ctx, args.variance, "Variance"));
   MILLRACE_ASSIGN_OR_RETURN(Tensor* const y, output_like(ctx, args.y, *x));
-  MILLRACE_RETURN_IF_ERROR(all_floats({x}));
+  MILLRACE_RETURN_IF_ERROR(with_stored_float(x->dtype(), [](auto /*tag*/) { return Ok(); }));
   MILLRACE_ASSIGN_OR_RETURN(const NormImages images, images_of(*x));
   const Tensor* const scale = ctx.find_in(args.scale);
   const Tensor* const bias = ctx.find_in(args.bias);
@@ -96,23 +107,29 @@ Status gpu_run_forward(Device& device, const KernelContext& ctx,
     // no op reads the saved statistics in this case, but the CPU kernel writes them, too
     if (saved_mean != nullptr && saved_mean->numel() == images.channels)
       MILLRACE_RETURN_IF_ERROR(hand_on(device, *mean, saved_mean));
-    return each(device,
-                NormInference{images, floats(x), floats(y), floats(scale), floats(bias),
-                              floats(mean), floats(variance), s.epsilon, s.relu},
-                x->numel());
+    return with_stored_float(x->dtype(), [&](auto tag) {
+      using T = decltype(tag);
+      return each(device,
+                  NormInference<T>{images, image_data<T>(x), image_data<T>(y), floats(scale),
+                                   floats(bias), floats(mean), floats(variance), s.epsilon, s.relu},
+                  x->numel());
+    });
   }
   MILLRACE_RETURN_IF_ERROR(check_vectors(images.channels, {saved_mean, saved_variance}));
   const Tensor* const z = ctx.find_in(z_arg);
   MILLRACE_RETURN_IF_ERROR(same_image(z, *x));
   const NormParts of = divide(images);
   MILLRACE_ASSIGN_OR_RETURN(double* const sums, part_sums.get(2 * of.rows()));
-  MILLRACE_RETURN_IF_ERROR(rows(device, NormSums{of, floats(x), sums}, of.rows()));
-  return rows(
-      device,
-      NormTraining{of, sums, floats(x), floats(y), floats(scale), floats(bias), floats(mean),
-                   floats(variance), floats(mean_out), floats(variance_out), floats(saved_mean),
-                   floats(saved_variance), s.momentum, s.epsilon, s.relu, floats(z)},
-      of.rows());
+  return with_stored_float(x->dtype(), [&](auto tag) -> Status {
+    using T = decltype(tag);
+    MILLRACE_RETURN_IF_ERROR(rows(device, NormSums<T>{of, image_data<T>(x), sums}, of.rows()));
+    return rows(device,
+                NormTraining<T>{of, sums, image_data<T>(x), image_data<T>(y), floats(scale),
+                                floats(bias), floats(mean), floats(variance), floats(mean_out),
+                                floats(variance_out), floats(saved_mean), floats(saved_variance),
+                                s.momentum, s.epsilon, s.relu, image_data<T>(z)},
+                of.rows());
+  });
 }
 
 StatusOr<Kernel> forward(const KernelSetup& op) {
@@ -156,12 +173,14 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const m, needed_here(ctx, mean, "Mean"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const v, needed_here(ctx, variance, "Variance"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
-    MILLRACE_RETURN_IF_ERROR(all_floats({from, d}));
+    MILLRACE_RETURN_IF_ERROR(element_of({from, d}).status());
     MILLRACE_ASSIGN_OR_RETURN(const NormImages images, images_of(*from));
     if (d->dims() != from->dims()) return refuse("Y@GRAD {}", describe(*d));
     const Tensor* const result = ctx.find_in(y);
     const Tensor* const second = ctx.find_in(more);
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_z, output_like(ctx, dz, *from));
+    if (to_z != nullptr && is_half(from->dtype()))
+      return refuse("a sum that would be rounded to 16 bits before it is used");
     MILLRACE_RETURN_IF_ERROR(same_image(result, *from));
     MILLRACE_RETURN_IF_ERROR(same_image(second, *from));
     const Tensor* const factor = ctx.find_in(scale);
@@ -170,21 +189,24 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
     MILLRACE_RETURN_IF_ERROR(check_vectors(images.channels, {m, v, factor, to_scale, to_bias}));
     const NormParts of = divide(images);
     MILLRACE_ASSIGN_OR_RETURN(double* const sums, part_sums->get(2 * of.rows()));
-    const NormGradient g{of,
-                         floats(from),
-                         floats(d),
-                         floats(m),
-                         floats(v),
-                         settings.epsilon,
-                         settings.global,
-                         floats(result),
-                         floats(second),
-                         floats(to_z)};
-    MILLRACE_RETURN_IF_ERROR(rows(device, NormBackwardSums{g, sums}, of.rows()));
-    return rows(
-        device,
-        NormBackward{g, sums, floats(factor), floats(to), floats(to_scale), floats(to_bias)},
-        of.rows());
+    return with_stored_float(from->dtype(), [&](auto tag) -> Status {
+      using T = decltype(tag);
+      const NormGradient<T> g{of,
+                              image_data<T>(from),
+                              image_data<T>(d),
+                              floats(m),
+                              floats(v),
+                              settings.epsilon,
+                              settings.global,
+                              image_data<T>(result),
+                              image_data<T>(second),
+                              image_data<T>(to_z)};
+      MILLRACE_RETURN_IF_ERROR(rows(device, NormBackwardSums<T>{g, sums}, of.rows()));
+      return rows(device,
+                  NormBackward<T>{g, sums, floats(factor), image_data<T>(to), floats(to_scale),
+                                  floats(to_bias)},
+                  of.rows());
+    });
   });
   return in_channels_first(op, kernels::channels_last(op, "data_layout"),
                            {"X", "Y", "Y@GRAD", "MoreY@GRAD", "X@GRAD", "Z@GRAD"},
