@@ -58,7 +58,7 @@ StatusOr<DeviceInGroup*> group_of(const KernelContext& ctx) {
 // True if the GPUs exchange values of this type themselves. The same on all devices, wherever a
 // value is.
 bool is_on_devices(const DeviceInGroup& self, DType dtype) {
-  return self.links != nullptr && gpu::is_exchanged(dtype);
+  return (self.links != nullptr || self.ranks != nullptr) && gpu::is_exchanged(dtype);
 }
 
 // Brings a value of a device with a GPU to where it is exchanged.
@@ -88,8 +88,25 @@ gpu::CollectiveCall call_of(const ExchangeSpec& spec, const Tensor& tensor) {
   }
 }
 
+// The only device of this process; other processes have theirs.
+Status end_on_ranks(const KernelContext& ctx, const DeviceInGroup& self, const Exchange& exchange,
+                    ArgRange out) {
+  const auto sum = [&]() -> Status {
+    if (exchange.spec.kind == ExchangeKind::kBroadcast) return Ok();
+    for (int32_t k = 0; k < out.count; ++k) {
+      Tensor& tensor = ctx.out(out, k);
+      MILLRACE_RETURN_IF_ERROR(
+          self.ranks->all_reduce(tensor.dtype(), tensor.raw(), tensor.numel(), exchange.spec.ring));
+    }
+    return Ok();
+  };
+  return self.group->end_on_device(
+      self.device, exchange.number, [] { return Ok(); }, sum);
+}
+
 Status end_on_device(const KernelContext& ctx, const DeviceInGroup& self, const Exchange& exchange,
                      ArgRange out) {
+  if (self.ranks != nullptr) return end_on_ranks(ctx, self, exchange, out);
   gpu::Communicator& rank = self.links->of(self.device);
   const auto start = [&]() -> Status {
     for (int32_t k = 0; k < out.count; ++k) {

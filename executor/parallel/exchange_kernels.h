@@ -15,6 +15,7 @@ struct DeviceInGroup {
   ExchangeGroup* group = nullptr;  ///< sums over all devices
   SharedUpdates* updates = nullptr;
   DeviceLinks* links = nullptr;  ///< between the GPUs; null: values travel by host memory
+  TrainerLink* ranks = nullptr;  ///< to the GPUs of other processes; null likewise
   int device = 0;                ///< number of this device, from 0
   int micro_batch = 0;           ///< of this step, from 0
   int micro_batches = 1;         ///< of this step

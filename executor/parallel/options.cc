@@ -110,6 +110,11 @@ Status check_trainers(const ParallelOptions& options) {
     return InvalidArgument("build_strategy.nccl_comm_num must be at least 1, found {}",
                            build.nccl_comm_num);
   MILLRACE_RETURN_IF_ERROR(check_hierarchy(build));
+  if (options.trainers_on_gpu != nullptr && options.gpus.size() != 1)
+    return Unimplemented(
+        "gradients of several processes that travel from GPU to GPU: expected one GPU in each, "
+        "found {}",
+        options.gpus.size());
   if (build.num_trainers == 1) return Ok();
   if (options.trainers == nullptr) {
     return InvalidArgument("num_trainers is {}, but no link to the other trainers is given",

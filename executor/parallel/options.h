@@ -37,7 +37,10 @@ struct ParallelOptions {
   bool bf16_products = false;  ///< as in ExecutorOptions
   bool debug_memory = false;   ///< as in ExecutorOptions
   uint64_t seed = 0;  ///< initial state of random numbers; each device has its own sequence
-  TrainerLink* trainers = nullptr;    ///< the other processes, for num_trainers > 1
+  TrainerLink* trainers = nullptr;  ///< the other processes, for num_trainers > 1
+  /// The same for values in the memory of the only GPU of each process (collective/device_group.h),
+  /// which then sums dense gradients there; null: they are summed in process memory.
+  TrainerLink* trainers_on_gpu = nullptr;
   int64_t wait_timeout_ms = 600'000;  ///< how long a device waits for the others
 };
 

@@ -170,7 +170,7 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
     MILLRACE_ASSIGN_OR_RETURN(
         std::unique_ptr<Replica> replica,
         Replica::create(runtime, std::move(programs[index]), *scopes.scopes[index], settings));
-    replica->join(*group, kernel_exchange, *updates, links.get());
+    replica->join(*group, kernel_exchange, *updates, links.get(), options.trainers_on_gpu);
     replica->runner().observe(observers[index]);
     if (!positions.empty())
       kernels::set_random_position(replica->runner().device(), positions[index]);
@@ -405,6 +405,7 @@ Status ParallelExecutor::run_devices(const ParallelFeeds& feeds,
     parts.statuses[d] = std::move(status);
   });
   Status status = error.device() < 0 ? Ok() : parts.explain(error, runs_);
+  if (!status.ok() && options_.trainers_on_gpu != nullptr) options_.trainers_on_gpu->abort(status);
   if (!status.ok() && options_.build_strategy.num_trainers > 1) options_.trainers->abort(status);
   count_run();
   return status;

@@ -61,13 +61,14 @@ StatusOr<std::unique_ptr<Replica>> Replica::create(std::shared_ptr<const Runtime
   return replica;
 }
 
-void Replica::join(ExchangeGroup& group, int exchange, SharedUpdates& updates, DeviceLinks* links) {
+void Replica::join(ExchangeGroup& group, int exchange, SharedUpdates& updates, DeviceLinks* links,
+                   TrainerLink* ranks) {
   kernel_group_ = std::make_unique<KernelGroup>(group, options_.device, exchange);
   device_.library<kernels::GroupOfDevice>().group = kernel_group_.get();
   kernel_updates_ = std::make_unique<KernelUpdates>(updates, options_.device);
   device_.library<kernels::UpdateGroupOfDevice>().group = kernel_updates_.get();
-  device_.library<DeviceInGroup>() = {&group,          &updates, links,
-                                      options_.device, 0,        options_.micro_batches};
+  device_.library<DeviceInGroup>() = {
+      &group, &updates, links, ranks, options_.device, 0, options_.micro_batches};
 }
 
 void Replica::find_phases() {

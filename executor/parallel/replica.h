@@ -46,7 +46,9 @@ class Replica {
   /// Adds the device to a group.
   /// \param exchange  number of the exchange that kernels use
   /// \param links  between the GPUs; null: values travel by host memory
-  void join(ExchangeGroup& group, int exchange, SharedUpdates& updates, DeviceLinks* links);
+  /// \param ranks  to the GPUs of other processes; null likewise
+  void join(ExchangeGroup& group, int exchange, SharedUpdates& updates, DeviceLinks* links,
+            TrainerLink* ranks);
 
   /// Feeds and runs the micro-batches of a step, and copies the fetched values after each: results
   /// has those of the first micro-batch, then those of the second, ... Vars that the device does

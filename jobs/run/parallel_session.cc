@@ -74,6 +74,7 @@ Status open_parallel(const SessionOptions& options,
                             options.parallel(session.program()));
   if (session.link != nullptr) {
     settings.trainers = session.link.get();
+    settings.trainers_on_gpu = session.gpu_link.get();
     settings.build_strategy.num_trainers = session.link->trainers();
     settings.build_strategy.trainer_id = session.link->trainer_id();
     settings.wait_timeout_ms = options.wait_ms;

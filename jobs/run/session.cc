@@ -78,6 +78,10 @@ Status link_processes(const SessionOptions& options, const executor::Runtime& ru
   // One group, or groups of one rank, are not a hierarchy.
   if (inter_ranks <= 1 || inter_ranks >= world->size()) inter_ranks = 0;
   MILLRACE_ASSIGN_OR_RETURN(session.link, executor::make_group_link(*world, inter_ranks));
+  if (!runtime.rings->uses_devices()) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(executor::CollectiveGroup* const on_gpu,
+                            runtime.rings->ring_on_device(0, options.executor.gpu));
+  MILLRACE_ASSIGN_OR_RETURN(session.gpu_link, executor::make_group_link(*on_gpu, inter_ranks));
   return Ok();
 }
 

@@ -63,8 +63,9 @@ struct Session {
   std::string params;             ///< source of its parameters; may be empty
   std::unique_ptr<Program> read;  ///< the program until it is prepared
   std::unique_ptr<Scope> scope;
-  std::unique_ptr<executor::TrainerLink> link;  ///< to the other processes, or null
-  int rank = 0;                                 ///< among several processes
+  std::unique_ptr<executor::TrainerLink> link;      ///< to the other processes, or null
+  std::unique_ptr<executor::TrainerLink> gpu_link;  ///< the same between GPUs, with engine nccl
+  int rank = 0;                                     ///< among several processes
   /// The ranks that run steps together with this one because they exchange values; null: no other
   /// ranks.
   executor::CollectiveGroup* ranks = nullptr;

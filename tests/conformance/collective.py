@@ -9,7 +9,7 @@ every persistable var must equal those of one process that trains the untranspil
 run again with a checkpoint after every step, stop before the last step and continue, from a shared folder and from
 separate folders: with the same bits. Engine mpi: the ranks are started by mpirun. Engine netns: two ranks in two
 network namespaces that are connected by a virtual cable, with Gloo; skipped if namespaces cannot be created. Engine
-nccl: programs of collective mode on emulated GPUs (tests/conformance/gpu_programs.py). Last line: "N passed, M failed".
+nccl: one emulated GPU per rank (tests/conformance/gpu_programs.py). Last line: "N passed, M failed".
 Needs numpy.
 """
 import argparse
@@ -226,8 +226,7 @@ def main():
     for name in names:
         for ranks in map(int, args.ranks.split(",")):
             for engine in engines:
-                if ("hierarchical" in name and ranks < 4) or (engine == "netns" and ranks != 2) or (
-                        engine == "nccl" and not name.startswith("collective_")):
+                if ("hierarchical" in name and ranks < 4) or (engine == "netns" and ranks != 2):
                     continue
                 try:
                     check(args, os.path.join(args.dir, name), ranks, engine)

@@ -74,7 +74,9 @@ class GpuJobs : public CtrFolder {
   }
   void expect_same() const {
     const Arrays want = train({});
-    const Arrays have = train({"--devices", "gpu:emulated"});
+    expect_near(want, train({"--devices", "gpu:emulated"}));
+  }
+  static void expect_near(const Arrays& want, const Arrays& have) {
     ASSERT_GT(want.size(), 3U);
     ASSERT_EQ(have.size(), want.size());
     for (const auto& [name, values] : want) {
@@ -95,6 +97,28 @@ TEST_F(GpuJobs, SynchronousFleetJobsDoWhatTheyDoOnTheProcessor) {
 TEST_F(GpuJobs, HybridJobsDoWhatTheyDoOnTheProcessor) {
   transpile("job", "sync", kGpuServers, kWorkers, R"(, "dense_gradients": "all_reduce")");
   expect_same();
+}
+
+TEST_F(GpuJobs, TrainersOfHybridJobsExchangeGradientsFromGpuToGpu) {
+  const std::string servers = spawn::free_endpoints(2);
+  const size_t comma = servers.find(',');
+  transpile("job", "sync", {servers.substr(0, comma), servers.substr(comma + 1)}, kWorkers,
+            R"(, "dense_gradients": "all_reduce")");
+  write_feeds(0, 4);
+  for (int t = 0; t < kWorkers; ++t)
+    std::filesystem::copy_file(at(fmt::format("feeds_{}.npz", t)), at(fmt::format("own{}.npz", t)));
+  Arrays after[2];
+  for (const bool nccl : {false, true}) {
+    const Words how = nccl ? Words{"--devices", "gpu:emulated", "--engine", "nccl"} : Words{};
+    succeed(
+        "launch",
+        joined(joined(launched_trainers(servers, at("logs"), at("job"), at("own{rank}.npz"), 4,
+                                        ctr_job::loss_name()),
+                      {"--threads", "1", "--force", "--save-persistables", at("after{rank}.npz")}),
+               how));
+    after[nccl ? 1 : 0] = floats_in(at("after1.npz"));
+  }
+  expect_near(after[0], after[1]);
 }
 
 TEST_F(GpuJobs, SynchronousJobsWithSlicesDoWhatTheyDoOnTheProcessor) {

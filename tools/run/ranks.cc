@@ -38,8 +38,9 @@ void add_rank_options(CLI::App& app, RankFlags& flags) {
   app.add_option(
          "--engine", flags.engine,
          "transport of values: shm (one machine), gloo (TCP), mpi (under mpirun); auto: shm on one "
-         "machine, else mpi under mpirun, else gloo; nccl: as auto, but dense tensors of programs "
-         "with collective ops are sent from GPU to GPU")
+         "machine, else mpi under mpirun, else gloo; nccl: as auto, but dense tensors of "
+         "collective "
+         "ops and dense gradients are sent from GPU to GPU")
       ->check(CLI::IsMember({"auto", "shm", "gloo", "mpi", "nccl"}).description(""))
       ->type_name("ENGINE");
   app.add_option("--rendezvous", flags.rendezvous,
@@ -79,10 +80,10 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_trainer(
         .with_hint(
             "launch sets them; else give --endpoints, or trainer_endpoints in the file of "
             "--fleet");
-  if (options.engine == executor::GroupEngine::kNccl)
-    return Unimplemented("--engine nccl of a trainer: its dense gradients are in host memory");
   MILLRACE_ASSIGN_OR_RETURN(options.key, jobs::read_job_key(job_key));
-  return jobs::make_rings(options);
+  std::shared_ptr<executor::Rings> rings = jobs::make_rings(options);
+  if (options.engine == executor::GroupEngine::kNccl) rings->use_devices();
+  return rings;
 }
 
 std::string of_rank(std::string path, int rank) {

@@ -9,11 +9,6 @@ namespace millrace::tools {
 namespace {
 
 Status check_parallel_words(const RunOptions& options) {
-  if (options.ranks.engine == "nccl") {
-    return Unimplemented(
-        "--engine nccl: supported only for programs with collective ops, not for processes that "
-        "sum gradients or have several devices");
-  }
   if (options.parallel.feed_mode != "split" && options.parallel.feed_mode != "list") {
     return {StatusCode::kUsage, fmt::format("--feed-mode: expected split or list, found '{}'",
                                             options.parallel.feed_mode)};
@@ -29,6 +24,9 @@ Status check_parallel_words(const RunOptions& options) {
 
 StatusOr<jobs::SessionOptions> session_options(const Tool& tool, const RunOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
+  if (options.ranks.engine == "nccl" && devices > 1)
+    return Unimplemented("--engine nccl: supported for processes with one GPU each, found {}",
+                         options.devices);
   jobs::SessionOptions session;
   session.program = options.program;
   session.startup = options.startup;

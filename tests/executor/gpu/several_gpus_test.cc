@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/collective/device_group.h"
 #include "executor/collective/group_link.h"
 #include "executor/collective/shared_group.h"
 #include "executor/feed_values.h"
@@ -216,6 +217,91 @@ TEST(SeveralGpus, TrainWithOtherProcesses) {
   }
 }
 
+TrainerLink& no_link() {
+  static const auto groups = make_thread_groups(1, 1'000);
+  static const auto link = make_group_link(*groups->front(), 0);
+  return **link;
+}
+
+// One process with one GPU; its gradients travel from GPU to GPU.
+struct GpuRank {
+  GpuRank(CollectiveGroup& host, int inter_ranks,
+          const std::function<void(ParallelOptions&)>& set) {
+    options = on_gpus(1);
+    auto group = make_device_group(host, options.gpus.front());
+    EXPECT_TRUE(group.ok()) << group.status().to_string();
+    on_gpu = *std::move(group);
+    link = *make_group_link(host, inter_ranks);
+    gpu_link = *make_group_link(*on_gpu, inter_ranks);
+    options.trainers = link.get();
+    options.trainers_on_gpu = gpu_link.get();
+    options.build_strategy.num_trainers = host.size();
+    options.build_strategy.trainer_id = host.rank();
+    set(options);
+  }
+  ParallelOptions options;
+  std::unique_ptr<CollectiveGroup> on_gpu;
+  std::unique_ptr<TrainerLink> link;
+  std::unique_ptr<TrainerLink> gpu_link;
+};
+
+using Ranks = std::vector<std::unique_ptr<CollectiveGroup>>;
+
+void on_ranks(const Ranks& groups, const std::function<void(CollectiveGroup& host)>& body) {
+  std::vector<std::jthread> threads;
+  for (const auto& group : groups)
+    threads.emplace_back([&body, host = group.get()] { body(*host); });
+}
+
+TEST(SeveralGpus, TrainWithOtherProcessesFromGpuToGpu) {
+  const Change changes[] = {
+      [](ParallelOptions&) {},
+      [](ParallelOptions& o) { o.build_strategy.reduce_strategy = ReduceStrategy::kReduce; },
+      [](ParallelOptions& o) { o.build_strategy.fuse_all_reduce_ops = false; },
+      [](ParallelOptions& o) { o.build_strategy.micro_batches = 2; }};
+  for (const Change& change : changes) {
+    for (const int ranks : {2, 4}) {
+      auto groups = make_thread_groups(ranks, 20'000);
+      ASSERT_TRUE(groups.ok());
+      std::vector<std::vector<float>> found(static_cast<size_t>(ranks));
+      on_ranks(*groups, [&](CollectiveGroup& host) {
+        GpuRank rank(host, ranks == 4 ? 2 : 0, change);
+        Job job(rank.options);
+        job.train(5, 8);
+        const GpuOps& ops = *job.executor->gpu(0);
+        if (rank.options.build_strategy.micro_batches == 1) {
+          EXPECT_GT(ops.replays().recorded_ops(), 0);
+          // the losses that were fetched; gradients stay on the device
+          EXPECT_LE(ops.context().memory().traffic().bytes_out, 5 * 4);
+        }
+        found[static_cast<size_t>(host.rank())] = of_device(job, 0, "w");
+      });
+      Job here(devices(1));  // all ranks have the same rows
+      here.train(5, 8);
+      for (const auto& values : found) {
+        EXPECT_EQ(values, found[0]);
+        expect_near_on_gpus(values, of_device(here, 0, "w"), "w");
+      }
+    }
+  }
+}
+
+TEST(SeveralGpus, ALostProcessIsNamedByThoseThatExchangeWithIt) {
+  auto groups = make_thread_groups(3, 5'000);
+  ASSERT_TRUE(groups.ok());
+  on_ranks(*groups, [&](CollectiveGroup& host) {
+    GpuRank rank(host, 0, [](ParallelOptions&) {});
+    Job job(rank.options);
+    job.train(2, 8);
+    if (host.rank() == 1) return;
+    const NamedValues feeds = batch(8, 2);
+    std::vector<Value> results;
+    const Status status = job.executor->run(ParallelFeeds::split(feeds), {"loss"}, results);
+    EXPECT_EQ(status.code(), StatusCode::kDistributed) << status.to_string();
+    EXPECT_THAT(status.to_string(), HasSubstr("rank 1"));
+  });
+}
+
 TEST(SeveralGpus, RefuseOptionsOfCpuDevices) {
   const std::tuple<Change, StatusCode, const char*> cases[] = {
       {[](ParallelOptions& o) { o.devices = 3; }, StatusCode::kInvalidArgument,
@@ -227,7 +313,9 @@ TEST(SeveralGpus, RefuseOptionsOfCpuDevices) {
       {[](ParallelOptions& o) { o.debug_memory = true; }, StatusCode::kUnimplemented,
        "debug_memory with GPUs"},
       {[](ParallelOptions& o) { o.build_strategy.async_mode = true; }, StatusCode::kUnimplemented,
-       "build_strategy.async_mode with GPUs"}};
+       "build_strategy.async_mode with GPUs"},
+      {[](ParallelOptions& o) { o.trainers_on_gpu = o.trainers = &no_link(); },
+       StatusCode::kUnimplemented, "expected one GPU in each, found 2"}};
   for (const auto& [change, code, message] : cases) {
     ParallelOptions options = on_gpus(2);
     change(options);
