@@ -97,8 +97,8 @@ StatusOr<DownpourJob> DownpourJob::create(const ops::OpRegistry& registry, const
                             minimize_downpour(registry, {{described.get(), loss}}, options));
   if (has_statistics(made))
     return Unimplemented(
-               "running a DownpourSGD job with statistics of data_norm: its gradient updates them "
-               "on the workers, and the table would not have them")
+               "running a DownpourSGD job with statistics of data_norm: expected one table of "
+               "dense parameters")
         .with_hint("leave out 'pservers' and 'trainers' to write the description");
   MILLRACE_ASSIGN_OR_RETURN(const DownpourTables tables, translate_tables(made.info.fleet_desc));
   DownpourJob job;
