@@ -33,6 +33,22 @@ StatusOr<fleet::DistributedStrategy> strategy_of(const FleetStrategy& from) {
   return strategy;
 }
 
+StatusOr<fleet::DownpourOptions> options_of(const DownpourStrategy& from) {
+  if (from.window < 1) return InvalidArgument("window: expected at least 1, found {}", from.window);
+  fleet::DownpourOptions options;
+  options.learning_rate = from.learning_rate;
+  options.window = from.window;
+  options.data_norm_names = from.data_norm_names;
+  options.early = from.early;
+  options.use_cvm = from.use_cvm;
+  options.sparse_configs = dict_of(from.sparse_configs);
+  options.dense_configs = dict_of(from.dense_configs);
+  options.data_norm_configs = dict_of(from.datanorm_configs);
+  options.fleet_desc = from.fleet_desc;
+  options.program_config_messages = from.program_config_messages;
+  return options;
+}
+
 // Errors: kInvalidArgument for another value; kUnimplemented for a rate that the caller of each
 // worker would set.
 StatusOr<bool> is_hybrid(const MinimizeOptions& optimizer, const FleetStrategy& strategy) {
@@ -210,6 +226,15 @@ Status Fleet::distributed_optimizer(const MinimizeOptions& optimizer,
   return Ok();
 }
 
+Status Fleet::distributed_optimizer(const DownpourStrategy& strategy) {
+  MILLRACE_ASSIGN_OR_RETURN(fleet::DownpourOptions options, options_of(strategy));
+  parts_->dumps = false;
+  parts_->is_hybrid = false;
+  parts_->fleet.all_reduce_dense(false);
+  parts_->transpiled = nullptr;
+  return parts_->fleet.distributed_optimizer(std::move(options));
+}
+
 Status Fleet::minimize(const Program& main, const Program& startup, const std::string& loss) {
   if (parts_->transpiled != nullptr) return parts_->transpiled->minimize(main, startup, loss);
   return parts_->fleet.minimize(*ops::standard_registry(), main, startup, loss);
@@ -232,7 +257,12 @@ StatusOr<FleetDescription> Fleet::description() const {
     return InvalidArgument("description(): a job with a TranspilerStrategy has none");
   const fleet::RoleOutput* const made = parts_->fleet.programs();
   if (made == nullptr) return InvalidArgument("description() needs minimize() first");
-  return FleetDescription{made->ps_desc, made->runtime};
+  FleetDescription description{made->ps_desc, made->runtime};
+  if (const fleet::DownpourInfo* const info = parts_->fleet.downpour_info()) {
+    description.fleet_desc = info->fleet_desc;
+    description.opt_info = fleet::opt_info_json(*info);
+  }
+  return description;
 }
 
 Status Fleet::init_server(const std::string& folder, const std::vector<std::string>& tables,

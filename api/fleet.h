@@ -82,6 +82,25 @@ class TranspilerStrategy {
   TranspilerStrategy() = default;
 };
 
+/// How a DownpourSGD job (pslib) trains: asynchronously, with one sparse table for the distributed
+/// lookup table of the program, and dense tables; their rules do all updates, so there is no
+/// optimizer. Members, keys and defaults of the file of `transpile-program --downpour`
+/// (docs/fleet.md); Fleet::remarks() lists settings that no rule reads.
+struct DownpourStrategy {
+  FleetConfigs sparse_configs = {};    ///< sparse_*, embed_sparse_*, embedx_sparse_*
+  FleetConfigs dense_configs = {};     ///< dense_*
+  FleetConfigs datanorm_configs = {};  ///< datanorm_*
+  /// Ends of the names of parameters that are statistics of data_norm; jobs with some are refused.
+  std::vector<std::string> data_norm_names = {".batch_size", ".batch_square_sum", ".batch_sum"};
+  bool use_cvm = false;                      ///< rows begin with show and click
+  int window = 1;                            ///< steps between exchanges; only 1 runs
+  bool early = false;                        ///< tables as the first versions described them
+  std::optional<double> learning_rate = {};  ///< of all tables; only with early
+  /// Text of a PSParameter to start from, whose settings of tables are kept; empty: none.
+  std::string fleet_desc = {};
+  bool program_config_messages = false;  ///< FleetDescription::fleet_desc has tables of programs
+};
+
 /// The role of a process in a job (UserDefinedRoleMaker of the original).
 struct FleetRole {
   bool is_server = false;
@@ -138,8 +157,10 @@ struct FleetFolder {
 /// What a process of a job with typed tables needs beside its programs; `transpile-program --fleet`
 /// writes the same.
 struct FleetDescription {
-  std::string tables;   ///< ps_desc.txt: tables, accessors and rules, in text form
-  std::string runtime;  ///< runtime.json: role, mode, and what is sent and received
+  std::string tables;           ///< ps_desc.txt: tables, accessors and rules, in text form
+  std::string runtime;          ///< runtime.json: role, mode, and what is sent and received
+  std::string fleet_desc = {};  ///< DownpourSGD: the tables as the original describes them
+  std::string opt_info = {};    ///< DownpourSGD: JSON of what the original tells its trainers
 };
 
 /// One process of a parameter-server job, with the calls of the original's fleet object, but as an
@@ -194,8 +215,13 @@ class Fleet {
   /// that the caller sets in each step.
   Status distributed_optimizer(const MinimizeOptions& optimizer,
                                const TranspilerStrategy& strategy);
+  /// Sets that the job is one of DownpourSGD. Errors: kInvalidArgument for a window below 1; those
+  /// of keys and values come from minimize().
+  Status distributed_optimizer(const DownpourStrategy& strategy);
   /// Builds the training program and the programs of this process from the forward ones, which are
-  /// not changed. Errors: those of minimize() in api/training.h; kUnimplemented.
+  /// not changed. Errors: those of minimize() in api/training.h; kUnimplemented. With a
+  /// DownpourStrategy kInvalidArgument for a program without a distributed lookup table and for an
+  /// unknown key or a wrong value; kUnimplemented naming what its tables cannot do.
   Status minimize(const Program& main, const Program& startup, const std::string& loss);
   /// The program that this worker runs, or that of this server; null before minimize().
   [[nodiscard]] std::shared_ptr<const Program> main_program() const;

@@ -20,7 +20,8 @@ Status Fleet::need_role(const char* call) const {
 
 Status Fleet::need_programs(const char* call, bool server) const {
   MILLRACE_RETURN_IF_ERROR(need_role(call));
-  if (!job_) return InvalidArgument("{}: there are no programs yet, call minimize() first", call);
+  if (job() == nullptr)
+    return InvalidArgument("{}: there are no programs yet, call minimize() first", call);
   if (role_->is_worker() != server) return Ok();
   return InvalidArgument("{}: expected a {}, this process is a {}", call,
                          server ? "server" : "worker", role_name(role_->role));
@@ -127,6 +128,15 @@ Status Fleet::distributed_optimizer(MinimizeOptions optimizer, DistributedStrate
   MILLRACE_RETURN_IF_ERROR(strategy.mode().status());
   optimizer_ = std::move(optimizer);
   strategy_ = std::move(strategy);
+  downpour_.reset();
+  return Ok();
+}
+
+Status Fleet::distributed_optimizer(DownpourOptions options) {
+  MILLRACE_RETURN_IF_ERROR(need_role("distributed_optimizer"));
+  downpour_ = std::move(options);
+  optimizer_.reset();
+  strategy_ = {};
   return Ok();
 }
 
@@ -146,13 +156,15 @@ JobSpec Fleet::job_spec() const {
 Status Fleet::minimize(const ops::OpRegistry& registry, const Program& main, const Program& startup,
                        const std::string& loss) {
   MILLRACE_RETURN_IF_ERROR(need_role("minimize"));
-  if (!optimizer_)
+  if (!optimizer_ && !downpour_)
     return InvalidArgument(
         "minimize: there is no optimizer yet, call distributed_optimizer() first");
   MILLRACE_RETURN_IF_ERROR(ops::check_program(registry, main));
   MILLRACE_RETURN_IF_ERROR(ops::check_program(registry, startup));
   output_.reset();
   job_.reset();
+  downpour_job_.reset();
+  if (downpour_) return minimize_downpour(registry, main, startup, loss);
   main_ = main.clone();
   startup_ = startup.clone();
   ops::Builder builder(registry, *main_, *startup_);
@@ -168,10 +180,22 @@ Status Fleet::minimize(const ops::OpRegistry& registry, const Program& main, con
   return Ok();
 }
 
+Status Fleet::minimize_downpour(const ops::OpRegistry& registry, const Program& main,
+                                const Program& startup, const std::string& loss) {
+  scheduled_rate_.clear();
+  MILLRACE_ASSIGN_OR_RETURN(
+      DownpourJob made, DownpourJob::create(registry, main, startup, loss, *downpour_, job_spec()));
+  MILLRACE_ASSIGN_OR_RETURN(output_, made.role({role_->is_server(), role_->id}));
+  strategy_ = made.job().spec().strategy;
+  main_ = made.main().clone();
+  downpour_job_ = std::move(made);
+  return Ok();
+}
+
 Status Fleet::init_server(const ServerTableOptions& options, ps::ServerOptions service) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_server", /*server=*/true));
   if (role_->is_heter_worker()) return init_heter_worker(std::move(service));
-  if (job_->spec().all_reduces_dense)
+  if (job()->spec().all_reduces_dense)
     MILLRACE_RETURN_IF_ERROR(check_hybrid_service(service, !strategy_.a_sync()));
   ServerSetup setup;
   setup.description = output_->ps_desc;
@@ -186,11 +210,11 @@ Status Fleet::init_server(const ServerTableOptions& options, ps::ServerOptions s
 
 Status Fleet::init_heter_worker(ps::ServerOptions service) {
   const auto number = static_cast<size_t>(role_->id);
-  if (number >= job_->heter_workers().size())
+  if (number >= job()->heter_workers().size())
     return InvalidArgument("init_server: heter worker {} of {}", number,
-                           job_->heter_workers().size());
+                           job()->heter_workers().size());
   MILLRACE_ASSIGN_OR_RETURN(
-      heter_worker_, HeterWorker::create(*job_->heter_workers()[number].main, std::move(service)));
+      heter_worker_, HeterWorker::create(*job()->heter_workers()[number].main, std::move(service)));
   return Ok();
 }
 
@@ -224,12 +248,12 @@ WorkerSetup Fleet::worker_setup() const {
   setup.main = output_->programs.main.get();
   setup.startup = output_->programs.startup.get();
   setup.description = output_->ps_desc;
-  setup.mode = job_->mode();
+  setup.mode = job()->mode();
   setup.servers = role_->server_endpoints;
   setup.worker = role_->id;
   setup.workers = role_->worker_num;
-  setup.send = send_contexts(job_->plan(), setup.servers, role_->id);
-  setup.dense_tables = dense_receives(job_->plan());
+  setup.send = send_contexts(job()->plan(), setup.servers, role_->id);
+  setup.dense_tables = dense_receives(job()->plan());
   setup.communicator =
       communicator_flags(setup.mode, strategy_.a_sync_configs().k_steps, environment_);
   return setup;
@@ -244,7 +268,7 @@ std::vector<std::string> Fleet::peers_of_worker() const {
 Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait,
                           const ps::ClientOptions& client, const GroupStart* group) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_worker", /*server=*/false));
-  if (job_->spec().all_reduces_dense != (group != nullptr))
+  if (job()->spec().all_reduces_dense != (group != nullptr))
     return InvalidArgument("init_worker: {}",
                            group == nullptr
                                ? "the workers of this job average dense gradients by all-reduce, "

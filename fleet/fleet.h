@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "executor/executor.h"
+#include "fleet/downpour/downpour_job.h"
 #include "fleet/job/fleet_job.h"
 #include "fleet/roles/role_maker.h"
 #include "fleet/roles/wait_servers.h"
@@ -75,8 +76,12 @@ class Fleet {
 
   /// Sets how the job trains. Errors: called before init(); a strategy without a mode.
   Status distributed_optimizer(MinimizeOptions optimizer, DistributedStrategy strategy);
+  /// Sets that the job is one of DownpourSGD, whose tables do all updates (DownpourJob). Errors:
+  /// called before init().
+  Status distributed_optimizer(DownpourOptions options);
   /// Builds the training program and this process's programs from the forward ones, which are not
-  /// changed. Errors: called before distributed_optimizer(); those of ops::minimize() and FleetJob.
+  /// changed. Errors: called before distributed_optimizer(); those of ops::minimize(), FleetJob and
+  /// DownpourJob.
   Status minimize(const ops::OpRegistry& registry, const Program& main, const Program& startup,
                   const std::string& loss);
   /// Names vars, besides the loss, that heter workers compute and steps fetch. Call it before
@@ -90,7 +95,14 @@ class Fleet {
   /// This process's programs and descriptions; null before minimize(), and in heter workers.
   [[nodiscard]] const RoleOutput* programs() const { return output_ ? &*output_ : nullptr; }
   /// The job; null before minimize().
-  [[nodiscard]] const FleetJob* job() const { return job_ ? &*job_ : nullptr; }
+  [[nodiscard]] const FleetJob* job() const {
+    if (downpour_job_) return &downpour_job_->job();
+    return job_ ? &*job_ : nullptr;
+  }
+  /// What a DownpourSGD job describes beside its tables; null before minimize(), and in other jobs.
+  [[nodiscard]] const DownpourInfo* downpour_info() const {
+    return downpour_job_ ? &downpour_job_->info() : nullptr;
+  }
 
   /// Creates the tables; in a heter worker only the worker itself. Errors: called before
   /// minimize(); not a server or heter worker; those of FleetServer and HeterWorker.
@@ -166,6 +178,8 @@ class Fleet {
   Status need_programs(const char* call, bool server) const;
   Status need_worker(const char* call) const;
   [[nodiscard]] JobSpec job_spec() const;
+  Status minimize_downpour(const ops::OpRegistry& registry, const Program& main,
+                           const Program& startup, const std::string& loss);
   [[nodiscard]] WorkerSetup worker_setup() const;
   Status init_heter_worker(ps::ServerOptions service);
   /// Servers and heter workers, for which a worker waits.
@@ -174,11 +188,13 @@ class Fleet {
   EnvironmentReader environment_ = [](const std::string&) { return std::nullopt; };
   std::optional<RoleMaker> role_;
   std::optional<MinimizeOptions> optimizer_;
+  std::optional<DownpourOptions> downpour_;  ///< of a DownpourSGD job, which has no optimizer_
   DistributedStrategy strategy_;
   std::unique_ptr<Program> main_;     ///< the training program, which job_ refers to
   std::unique_ptr<Program> startup_;  ///< likewise
   std::string scheduled_rate_;
   std::optional<FleetJob> job_;
+  std::optional<DownpourJob> downpour_job_;  ///< in place of job_
   std::optional<RoleOutput> output_;
   std::vector<std::string> remarks_;  ///< remarks on the role
   std::unique_ptr<FleetServer> server_;

@@ -42,6 +42,13 @@ bool is_of_description(const std::string& remark) {
          text.starts_with("adam_d2sum decays by");
 }
 
+// Named by the caller or by the environment.
+bool has_heter_workers(const JobSpec& spec) {
+  return !spec.heter.endpoints.empty() ||
+         (spec.environment &&
+          !spec.environment("PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST").value_or("").empty());
+}
+
 bool has_statistics(const DownpourResult& made) {
   return std::ranges::any_of(made.info.program_configs,
                              [](const auto& each) { return each.second.pull_dense.size() > 1; });
@@ -82,13 +89,16 @@ StatusOr<DownpourJob> DownpourJob::create(const ops::OpRegistry& registry, const
                                           const Program& startup, const std::string& loss,
                                           const DownpourOptions& options, JobSpec spec) {
   using namespace downpour_job;
+  if (has_heter_workers(spec)) return Unimplemented("a DownpourSGD job with heter workers");
+  if (spec.all_reduces_dense)
+    return Unimplemented("a DownpourSGD job whose workers keep the dense parameters (all_reduce)");
   const std::unique_ptr<Program> described = main.clone();
   MILLRACE_ASSIGN_OR_RETURN(const DownpourResult made,
                             minimize_downpour(registry, {{described.get(), loss}}, options));
   if (has_statistics(made))
     return Unimplemented(
-               "running a DownpourSGD job with statistics of data_norm: its gradient updates them "
-               "on the workers, and the table would not have them")
+               "running a DownpourSGD job with statistics of data_norm: expected one table of "
+               "dense parameters")
         .with_hint("leave out 'pservers' and 'trainers' to write the description");
   MILLRACE_ASSIGN_OR_RETURN(const DownpourTables tables, translate_tables(made.info.fleet_desc));
   DownpourJob job;
@@ -116,6 +126,7 @@ StatusOr<DownpourJob> DownpourJob::create(const ops::OpRegistry& registry, const
 
 DownpourJob::DownpourJob() = default;
 DownpourJob::DownpourJob(DownpourJob&&) noexcept = default;
+DownpourJob& DownpourJob::operator=(DownpourJob&&) noexcept = default;
 DownpourJob::~DownpourJob() = default;
 
 StatusOr<RoleOutput> DownpourJob::role(const JobRole& role) const {

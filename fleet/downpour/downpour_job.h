@@ -28,6 +28,7 @@ std::string opt_info_json(const DownpourInfo& info);
 class DownpourJob {
  public:
   DownpourJob(DownpourJob&&) noexcept;
+  DownpourJob& operator=(DownpourJob&&) noexcept;
   ~DownpourJob();
   /// \param main, startup  the forward program and its initializers; not changed
   /// \param spec           servers, workers and environment; the strategy is set here
@@ -35,14 +36,16 @@ class DownpourJob {
   /// kInvalidArgument for a program without a distributed lookup table, or rows whose width is not
   /// that of the description; kUnimplemented, by name, for what the tables or workers cannot do:
   /// accessors of double precision and DownpourSparseValueAccessor, a window other than 1, another
-  /// decay of averages than the default, statistics of data_norm, and tables that the program does
-  /// not use.
+  /// decay of averages than the default, statistics of data_norm, tables that the program does
+  /// not use, heter workers and JobSpec::all_reduces_dense.
   static StatusOr<DownpourJob> create(const ops::OpRegistry& registry, const Program& main,
                                       const Program& startup, const std::string& loss,
                                       const DownpourOptions& options, JobSpec spec);
 
   [[nodiscard]] const FleetJob& job() const { return *job_; }
   [[nodiscard]] const DownpourInfo& info() const { return info_; }
+  /// The program with gradients and updates, whose lookups fetch rows from the servers.
+  [[nodiscard]] const Program& main() const { return *main_; }
   /// The programs and descriptions of one process. Errors: those of FleetJob::role().
   [[nodiscard]] StatusOr<RoleOutput> role(const JobRole& role) const;
 

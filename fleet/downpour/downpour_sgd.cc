@@ -190,6 +190,9 @@ class Minimizer {
   StatusOr<DownpourResult> finish(desc::PSParameter description) {
     worker_.skip_ops(skipped());
     result_.remarks = server_.remarks();
+    if (!has_statistics_ && !options_.data_norm_configs.empty())
+      result_.remarks.emplace_back(
+          "datanorm_configs have no effect: no program trains statistics of data_norm");
     *description.mutable_server_param() = server_.desc();
     description.clear_trainer_param();
     *description.add_trainer_param() = worker_.desc();
@@ -217,6 +220,7 @@ class Minimizer {
     MILLRACE_ASSIGN_OR_RETURN(const DenseVars vars,
                               choose(program, pairs, options_.data_norm_names, statistics));
     if (statistics && vars.params.empty()) return Ok();
+    has_statistics_ = has_statistics_ || statistics;
     const int id = next_table_++;
     const Status added =
         statistics
@@ -248,6 +252,7 @@ class Minimizer {
   std::vector<std::string> embeddings_;
   std::map<const Program*, int> calls_;
   int next_table_ = kSparseTable + 1;
+  bool has_statistics_ = false;  // of data_norm
   DownpourResult result_;
 };
 

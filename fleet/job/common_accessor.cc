@@ -366,9 +366,12 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
   if (table.is_sparse) add_row_terms(main.root(), *op, mode, out);
   const Op* const data_norm =
       table.is_data_norm ? find_data_norm(main.root(), table.param) : nullptr;
-  const Op& holder = data_norm != nullptr ? *data_norm : *op;
   for (const char* const name : rule.attrs) {
-    MILLRACE_ASSIGN_OR_RETURN(const float value, get_attr<float>(holder, name));
+    float value = 0.9999999F;  // of data_norm ops of early releases, which lack the attribute
+    if (data_norm == nullptr || data_norm->find_attr(name) != nullptr) {
+      MILLRACE_ASSIGN_OR_RETURN(value,
+                                get_attr<float>(data_norm != nullptr ? *data_norm : *op, name));
+    }
     out.attrs.push_back(fmt::format("{}&{}", name, python_number(value)));
   }
   if (rule.all_attrs) {

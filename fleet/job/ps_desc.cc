@@ -228,8 +228,9 @@ class Describer {
           "beta2 and epsilon of adam have no effect");
     if (!plan.is_data_norm) return add_ranges(plan, accessor, *out.mutable_common());
     remarks_.push_back(
-        "statistics of data_norm on servers decay by 0.999999 in each push, as in the original; "
-        "summary_decay_rate of its ops has no effect");
+        "statistics of data_norm on servers decay by 0.999999 in each push, which then adds their "
+        "gradients, as in the original; the optimizer and summary_decay_rate of its ops have no "
+        "effect on them");
     return Ok();
   }
 

@@ -318,12 +318,13 @@ Status FleetTrainer::wait_for_all() {
 Status FleetTrainer::save(const Ending& ending) {
   if (!writes_files(ending)) return Ok();
   MILLRACE_RETURN_IF_ERROR(executor::bring_home(worker_->scope()));
-  const auto target_of = [&](const std::string& path) {
-    const ps::DistributedSaveOptions place = save_place(path, root_of(ending, settings_));
+  const auto target_of = [&](const std::string& path) -> StatusOr<fleet::FleetSaveTarget> {
+    MILLRACE_ASSIGN_OR_RETURN(const ps::DistributedSaveOptions place,
+                              save_place(path, root_of(ending, settings_)));
     return fleet::FleetSaveTarget{place.root, place.folder, ending.replace, 0};
   };
   if (!ending.params.empty()) {
-    const fleet::FleetSaveTarget target = target_of(ending.params);
+    MILLRACE_ASSIGN_OR_RETURN(const fleet::FleetSaveTarget target, target_of(ending.params));
     MILLRACE_RETURN_IF_ERROR(fleet::save_worker_persistables(*worker_, target));
     MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(target.root, target.folder));
     MILLRACE_RETURN_IF_ERROR(save_schedule(folder));
@@ -332,7 +333,8 @@ Status FleetTrainer::save(const Ending& ending) {
   MILLRACE_RETURN_IF_ERROR(need_model_program(ending));
   MILLRACE_ASSIGN_OR_RETURN(const auto origin,
                             read_program(ending.model_program, settings_.reading));
-  return fleet::save_worker_model(*worker_, target_of(ending.model), *origin, ending.model_feeds,
+  MILLRACE_ASSIGN_OR_RETURN(const fleet::FleetSaveTarget target, target_of(ending.model));
+  return fleet::save_worker_model(*worker_, target, *origin, ending.model_feeds,
                                   ending.model_fetches);
 }
 

@@ -84,7 +84,7 @@ Status TrainerJob::save(const Ending& ending) {
   MILLRACE_ASSIGN_OR_RETURN(const auto origin,
                             read_program(ending.model_program, settings_.reading));
   job.origin = origin.get();
-  const ps::DistributedSaveOptions place = save_place(ending.model, root);
+  MILLRACE_ASSIGN_OR_RETURN(const ps::DistributedSaveOptions place, save_place(ending.model, root));
   return saver.save_inference_model(&executor, {place.root, place.folder, ending.replace, 0},
                                     ending.model_feeds, ending.model_fetches);
 }
@@ -92,7 +92,8 @@ Status TrainerJob::save(const Ending& ending) {
 Status TrainerJob::save_params(const Ending& ending, const ps::SavingTrainer& trainer,
                                const fleet::FleetSaver& saver,
                                const executor::Executor& executor) const {
-  ps::DistributedSaveOptions options = save_place(ending.params, root_of(ending, settings_));
+  MILLRACE_ASSIGN_OR_RETURN(ps::DistributedSaveOptions options,
+                            save_place(ending.params, root_of(ending, settings_)));
   options.replace = ending.replace;
   if (ending.save_programs.empty())
     return saver.save_persistables(&executor, {options.root, options.folder, options.replace, 0});

@@ -48,6 +48,13 @@ void bind_fleet_options(nb::module_& m) {
                 FIELD(all_optimizers) FIELD(dense_gradients);
   }
   {
+    using T = api::DownpourStrategy;
+    nb::class_<T>(m, "DownpourStrategy")
+        .def(nb::init<>()) FIELD(sparse_configs) FIELD(dense_configs) FIELD(datanorm_configs)
+            FIELD(data_norm_names) FIELD(use_cvm) FIELD(window) FIELD(early) FIELD(learning_rate)
+                FIELD(fleet_desc) FIELD(program_config_messages);
+  }
+  {
     using T = api::FleetRole;
     nb::class_<T>(m, "FleetRole")
         .def(nb::init<>()) FIELD(is_server) FIELD(id) FIELD(worker_num) FIELD(server_endpoints)
@@ -105,6 +112,10 @@ void bind_setup(nb::class_<LockedFleet>& c) {
               const api::TranspilerStrategy& strategy) {
              check(self.fleet.distributed_optimizer(optimizer, strategy));
            })
+      .def("distributed_optimizer",
+           [](LockedFleet& self, const api::DownpourStrategy& strategy) {
+             check(self.fleet.distributed_optimizer(strategy));
+           })
       .def("minimize",
            [](LockedFleet& self, const Handle& main, const Handle& startup,
               const std::string& loss) {
@@ -117,7 +128,7 @@ void bind_setup(nb::class_<LockedFleet>& c) {
            [](const LockedFleet& self) { return handle_of(self.fleet.startup_program()); })
       .def("description", [](const LockedFleet& self) {
         const api::FleetDescription made = value_of(self.fleet.description());
-        return std::pair(made.tables, made.runtime);
+        return std::vector{made.tables, made.runtime, made.fleet_desc, made.opt_info};
       });
 }
 

@@ -389,6 +389,14 @@ class Fleet(TrainsFromDatasets):
             raise TypeError("distributed_optimizer: expected a TranspilerStrategy or settings, found both")
         self._core.distributed_optimizer(optimizer, strategy or fill(_core.FleetStrategy(), settings))
 
+    def downpour_optimizer(self, **settings):
+        """Sets that the job is one of DownpourSGD, in place of :meth:`distributed_optimizer`.
+
+        :param settings: ``sparse_configs``, ``dense_configs``, ``datanorm_configs``, ``data_norm_names``, ``use_cvm``,
+            ``window``, ``early``, ``learning_rate``, ``fleet_desc`` (text), ``program_config_messages``
+        """
+        self._core.distributed_optimizer(fill(_core.DownpourStrategy(), settings))
+
     def minimize(self, main: Program, startup: Program, loss: str):
         """Builds the programs of this process."""
         self._core.minimize(handle_of(main, "main"), handle_of(startup, "startup"), loss)
@@ -406,7 +414,15 @@ class Fleet(TrainsFromDatasets):
     def description(self) -> tuple[str, str]:
         """The tables of this process, in text form, and JSON of what it sends and receives: what the files ps_desc.txt
         and runtime.json of ``transpile-program --fleet`` contain."""
-        return self._core.description()
+        tables, runtime, _, _ = self._core.description()
+        return tables, runtime
+
+    def downpour_description(self) -> tuple[str, str]:
+        """Of a DownpourSGD job: what fleet_desc.txt and opt_info.json of ``transpile-program --downpour`` contain."""
+        _, _, fleet_desc, opt_info = self._core.description()
+        if not opt_info:
+            raise InvalidArgumentError("downpour_description: expected a job of downpour_optimizer()")
+        return fleet_desc, opt_info
 
     def init_server(self, folder: str = "", tables: Iterable[str] = (), *, seed: int = 0, disk_path: str = "",
                     **service):

@@ -28,8 +28,11 @@ def linear_net():
     return main, startup, "loss"
 
 
-def embedding_net():
-    """loss = mean((emb[ids] w - x)^2), whose embedding is looked up on servers. Returns as linear_net()."""
+def embedding_net(lookup="remote_prefetch"):
+    """loss = mean((emb[ids] w - x)^2), whose embedding is looked up on servers. Returns as linear_net().
+
+    :param lookup: attribute that says so
+    """
     main, startup = millrace.Program(), millrace.Program()
     root = main.root
     root.add_var("ids", "i64", (-1, 1), stop_gradient=True)
@@ -41,7 +44,7 @@ def embedding_net():
         startup.root.add_var(name, "f32", dims, persistable=True, is_parameter=True)
         startup.root.add_op("fill_constant", {}, {"Out": name}, {"shape": list(dims), "dtype": 5, "value": 0.3})
     root.add_op("lookup_table", {"Ids": "ids", "W": "emb"}, {"Out": "rows"},
-                {"is_sparse": True, "remote_prefetch": True, "padding_idx": -1})
+                {"is_sparse": True, lookup: True, "padding_idx": -1})
     root.add_op("mul", {"X": "rows", "Y": "w"}, {"Out": "guess"}, {"x_num_col_dims": 1, "y_num_col_dims": 1})
     root.add_op("elementwise_sub", {"X": "guess", "Y": "x"}, {"Out": "error"}, {"axis": -1})
     root.add_op("square", {"X": "error"}, {"Out": "square"})

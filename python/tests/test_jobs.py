@@ -206,6 +206,39 @@ class JobTest(unittest.TestCase):
         self.assertFalse(thread.is_alive())
         self.assertIsNotNone(worker.main_program)
 
+    def test_downpour(self):
+        main, startup, loss = embedding_net("is_distributed")
+        connection = millrace.Connection.in_process()
+
+        def process(**role):
+            fleet = millrace.Fleet(connection)
+            fleet.init(worker_num=1, server_endpoints=["a:1"], **role)
+            with self.assertRaisesRegex(TypeError, "sparse_config"):
+                fleet.downpour_optimizer(sparse_config={})
+            fleet.downpour_optimizer(window=2, **settings)
+            with self.assertRaisesRegex(millrace.UnimplementedError, "window"):
+                fleet.minimize(main, startup, loss)
+            fleet.downpour_optimizer(**settings)
+            fleet.minimize(main, startup, loss)
+            return fleet
+
+        settings = {"sparse_configs": {"sparse_embedx_dim": 3, "sparse_embedx_threshold": 0,
+                                       "sparse_learning_rate": 0.5},
+                    "dense_configs": {"dense_optimizer": "naive", "dense_naive_lr": 0.1}}
+        server, worker = process(is_server=True), process(id=0)
+        fleet_desc, opt_info = worker.downpour_description()
+        self.assertIn("DownpourCtrAccessor", fleet_desc)
+        self.assertEqual(json.loads(opt_info)["device_worker"], "DownpourSGD")
+        server.init_server()
+        thread = threading.Thread(target=server.run_server)
+        thread.start()
+        worker.init_worker(wait_for_servers=None)
+        losses = millrace.train(worker.step, embedding_batches(0, 60, 0, 1), [loss])[loss]
+        worker.stop_worker()
+        thread.join(60)
+        self.assertFalse(thread.is_alive())
+        self.assertLess(sum(losses[-10:]), 0.5 * sum(losses[:10]))
+
     def test_ranks_of_launch(self):
         tool = os.path.join(os.path.dirname(millrace.__file__), "bin", "millrace")
         ended = subprocess.run([tool, "launch", "--nproc_per_node", "2", "--log_dir", self.at("logs"), "--", sys.executable, "-c",

@@ -1,7 +1,9 @@
 // Descriptions of DownpourSGD jobs equal those of the original.
 
 #include <fstream>
+#include <optional>
 #include <sstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
@@ -9,10 +11,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "fleet/downpour/downpour_job.h"
 #include "fleet/downpour/downpour_server.h"
 #include "fleet/downpour/downpour_sgd.h"
 #include "fleet/downpour/downpour_worker.h"
 #include "framework/read_program.h"
+#include "ops/registry.h"
 #include "proto/pslib_desc.pb.h"
 
 namespace millrace::fleet {
@@ -278,6 +282,28 @@ TEST(Downpour, RulesOfDenseTablesAreThoseThatDescriptionsHave) {
   options.data_norm_configs = {{"datanorm_operation", "sum"}};
   EXPECT_EQ(minimize({model(0, true).get()}, options).status().message(),
             "strategy of data_norm tables.datanorm_operation: expected summary, found 'sum'");
+}
+
+TEST(DownpourJob, WorkersOfOtherKindsAreRefused) {
+  const auto refused = [](JobSpec spec) {
+    spec.servers = {"a:1"};
+    return DownpourJob::create(*ops::standard_registry(), *model(0, false), *Program::create(),
+                               "loss", {}, std::move(spec))
+        .status()
+        .message();
+  };
+  JobSpec spec;
+  spec.all_reduces_dense = true;
+  EXPECT_THAT(refused(spec), HasSubstr("workers keep the dense parameters"));
+  spec = {};
+  spec.heter.endpoints = {"h:1"};
+  EXPECT_THAT(refused(spec), HasSubstr("heter workers"));
+  spec = {};
+  spec.environment = [](const std::string& name) -> std::optional<std::string> {
+    if (name == "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST") return "h:1";
+    return std::nullopt;
+  };
+  EXPECT_THAT(refused(spec), HasSubstr("heter workers"));
 }
 
 TEST(Downpour, SettingsWithoutEffectAreTold) {

@@ -3,11 +3,15 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "executor/inference_model.h"
 #include "framework/base/errors.h"
 #include "framework/base/new_file.h"
 #include "io/model_folder.h"
+#include "jobs/ps/save_place.h"
 #include "ops/registry.h"
 #include "tools/common/program_options.h"
 
@@ -61,6 +65,13 @@ Status check_output_files(const Tool& tool, const RunOptions& options) {
 Status check_saved_values(const Tool& tool, const RunOptions& options, const Program* program) {
   const Replace replace = replace_of(tool);
   std::error_code error;
+  for (const auto& [flag, path] :
+       {std::pair("--save-params", &options.save_params), {"--save-model", &options.save_model}}) {
+    if (program == nullptr && !path->empty())
+      MILLRACE_RETURN_IF_ERROR(jobs::save_place(*path, options.allow_dir)
+                                   .status()
+                                   .with_note(fmt::format("for {}", flag)));
+  }
   if (!options.save_params.empty() && !fs::is_directory(options.save_params, error))
     MILLRACE_RETURN_IF_ERROR(check_absent(options.save_params, replace));
   if (!options.save_params.empty() && program != nullptr) {

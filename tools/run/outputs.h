@@ -14,8 +14,10 @@ namespace millrace::tools {
 Status check_output_files(const Tool& tool, const RunOptions& options);
 
 /// Checks that no file of --save-params exists, without --force, and that --save-model can be made.
-/// \param program  the program that runs; null: not known, then only --model-program is checked
-/// Errors: kUsage; those of executor::make_inference_program().
+/// \param program  the program that runs; null: a job, of which only --model-program is checked,
+/// and
+///                 that it may save to these folders
+/// Errors: kUsage; those of jobs::save_place(); those of executor::make_inference_program().
 Status check_saved_values(const Tool& tool, const RunOptions& options, const Program* program);
 
 }  // namespace millrace::tools

@@ -8,8 +8,13 @@ namespace millrace::transpiler {
 namespace {
 
 // Output W_Out of hierarchical_sigmoid is its input W, unchanged: release 2.6 names the param
-// there.
+// there. Nor does data_norm_grad change the statistics that it names as outputs: the op that trains
+// them adds their gradients.
 bool leaves_unchanged(const Op& op, const Slot& slot, const Arg& arg) {
+  if (op.type() == "data_norm_grad") {
+    const llvm::StringRef name = op.name_of(slot.name);
+    return name == "BatchSize" || name == "BatchSum" || name == "BatchSquareSum";
+  }
   return op.type() == "hierarchical_sigmoid" && op.name_of(slot.name) == "W_Out" &&
          op.name_of(arg.name) == op.first_input("W");
 }
