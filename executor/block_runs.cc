@@ -6,6 +6,7 @@
 #include "executor/gpu/gpu_ops.h"
 #include "framework/base/errors.h"
 #include "framework/base/exceptions.h"
+#include "framework/tensor/layout.h"
 
 namespace millrace::executor {
 

@@ -1,7 +1,6 @@
 #include "executor/control/recurrent.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "executor/control/step_runs.h"
 #include "executor/control/values.h"

@@ -1,5 +1,4 @@
 #include <memory>
-#include <numeric>
 #include <utility>
 
 #include "kernels/cpu/merge_rows.h"
