@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 // What three steps of a program computed in the last one, as doubles.
 struct TypedRun {
@@ -104,8 +104,9 @@ void expect_same(const std::string& text, MakeFeeds feeds,
 
 NamedValues rows_with_nan() {
   NamedValues feeds;
-  feeds["x"] = tensor_value(
-      {4, 5}, {1, kNan, 3, 3, -2, kNan, 5, 5, 1, 0, 2, 2, 2, 2, 2, -1, -0.0F, 0.0F, -3, kNan});
+  feeds["x"] =
+      tensor_value({4, 5}, {1, kNotANumber, 3, 3, -2, kNotANumber, 5,     5,    1,  0,
+                            2, 2,           2, 2, 2,  -1,          -0.0F, 0.0F, -3, kNotANumber});
   return feeds;
 }
 
