@@ -227,6 +227,7 @@ class Describer {
           "adam_d2sum decays by 0.99 and 0.9999 and has epsilon 1e-8, as in the original; beta1, "
           "beta2 and epsilon of adam have no effect");
     if (!plan.is_data_norm) return add_ranges(plan, accessor, *out.mutable_common());
+    if (mode_ == ps::CommMode::kGeo) return Ok();  // workers update
     remarks_.push_back(
         "statistics of data_norm on servers decay by 0.999999 in each push, which then adds their "
         "gradients, as in the original; the optimizer and summary_decay_rate of its ops have no "

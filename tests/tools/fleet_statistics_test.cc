@@ -13,6 +13,7 @@ namespace millrace::tools {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int kSummedSteps = 4;
 constexpr int kSummedRows = 3;
@@ -129,6 +130,23 @@ TEST_F(FleetStatistics, DecayAndAddWhatEachBatchHas) {
     EXPECT_NEAR(after.at("dn.batch_sum")[at_column], sum, 1e-4) << c;
     EXPECT_NEAR(after.at("dn.batch_square_sum")[at_column], squares, 1e-3) << c;
     EXPECT_NE(after.at("w")[at_column], 1.0F);
+  }
+}
+
+// Workers of geo jobs and servers with optimizer blocks run the optimizer, as one process does.
+TEST_F(FleetStatistics, TheOptimizerUpdatesThemWhereItRuns) {
+  write("fleet.json", R"({"mode": "geo", "a_sync_configs": {"k_steps": 1}, "trainers": 1,
+                          "pservers": "127.0.0.1:7201,127.0.0.1:7202"})");
+  const Arrays after = train({"--minimize", at("min.json"), "--fleet", at("fleet.json")});
+  EXPECT_THAT(said_, Not(HasSubstr("data_norm")));
+  for (size_t c = 0; c < 2; ++c) {
+    double sum = 5;
+    for (int step = 0; step < kSummedSteps; ++step) {
+      for (int row = 0; row < kSummedRows; ++row)
+        sum -= 0.5 * input_of(step, row, static_cast<int>(c));
+    }
+    EXPECT_NEAR(after.at("dn.batch_size")[c], 10 - 0.5 * kSummedRows * kSummedSteps, 1e-4);
+    EXPECT_NEAR(after.at("dn.batch_sum")[c], sum, 1e-4);
   }
 }
 
