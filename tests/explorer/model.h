@@ -224,7 +224,7 @@ Answer settle_loss(const Job& job, ServerState& server, const ps::Request& reque
 bool apply(const Job& job, ServerState& server, State& state);
 bool copy_snapshot(const Job& job, ServerState& server);
 bool written(ServerState& server);
-/// The snapshot of a server that is told to end.
+/// The snapshot of a server that is ended.
 void save_last(ServerState& server);
 void start(const Job& job, ServerState& server);
 /// Ends the suspects of a server that no trainer could ask about. \returns false if there is none

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <barrier>
-#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -15,7 +14,6 @@
 
 #include <gtest/gtest.h>
 
-#include "framework/tensor/float16.h"
 #include "kernels/gpu/functors/all.h"
 #include "kernels/gpu/host_device.h"
 
@@ -426,29 +424,6 @@ TEST(GpuFunctors, ExtremesAndOrdersOfTeams) {
       1);
   EXPECT_EQ(values, (std::vector<float>{5, 5, 5, 3}));
   EXPECT_EQ(order, (std::vector<int64_t>{4, 5, 8, 0}));
-}
-
-// The types of the CUDA compiler have the bits and roundings of those of the processor.
-TEST(GpuFunctors, SixteenBitFloatsAreThoseOfTheProcessor) {
-  const auto same = [](float a, float b) {
-    return std::isnan(a) ? std::isnan(b) : a == b && std::signbit(a) == std::signbit(b);
-  };
-  for (uint32_t bits = 0; bits < 0x10000U; ++bits) {
-    const auto narrow = static_cast<uint16_t>(bits);
-    const float value = half_value(narrow);
-    ASSERT_TRUE(same(value, Float16::decode(narrow))) << bits;
-    ASSERT_TRUE(std::isnan(value) || half_bits(value) == narrow) << bits;
-  }
-  // all exponents, and mantissas on both sides of what rounds up
-  for (uint32_t high = 0; high < 0x10000U; ++high) {
-    for (const uint32_t low :
-         {0U, 1U, 0xfffU, 0x1000U, 0x1001U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
-      const float value = std::bit_cast<float>(high << 16U | low);
-      ASSERT_EQ(half_bits(value), Float16(value).bits) << value;
-      ASSERT_EQ(Brain(value).bits, Bfloat16(value).bits) << value;
-      ASSERT_TRUE(same(Brain(value), Bfloat16(value))) << value;
-    }
-  }
 }
 
 TEST(GpuFunctors, GradientsOfFilters) {

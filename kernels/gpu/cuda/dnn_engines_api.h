@@ -12,26 +12,27 @@ using Backend = void*;  ///< cudnnBackendDescriptor_t
 
 /// Kinds of descriptors, cudnnBackendDescriptorType_t.
 enum class Kind : int {
-  kConvolution = 1,
-  kEngine = 2,
-  kEngineConfig = 3,
-  kHeuristic = 4,
-  kPlan = 5,
-  kForward = 10,
-  kBackwardFilter = 11,
-  kBackwardData = 12,
-  kGraph = 15,
-  kPointers = 16,  ///< CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR
-  kTensor = 17,
+  kConvolution = 1,   ///< padding, strides and dilations of an operation
+  kEngine = 2,        ///< a way to compute a graph
+  kEngineConfig = 3,  ///< an engine with its settings
+  kHeuristic = 4,     ///< the library's choice of engines for a graph
+  kPlan = 5,          ///< an engine that is ready to run
+  // operations of a graph
+  kForward = 10,         ///< of Input and Filter
+  kBackwardFilter = 11,  ///< gradient of Filter
+  kBackwardData = 12,    ///< gradient of Input
+  kGraph = 15,           ///< operations that are computed together; here one
+  kPointers = 16,        ///< CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR
+  kTensor = 17,          ///< type, dims and strides of an operand
 };
 
 /// Types of attributes, cudnnBackendAttributeType_t.
 enum class Type : int {
-  kHandle = 0,
-  kDataType = 1,
+  kHandle = 0,    ///< cudnnHandle_t
+  kDataType = 1,  ///< cudnnDataType_t
   kInt64 = 3,
   kFloat = 4,
-  kPointer = 6,
+  kPointer = 6,  ///< an address in device memory
   kConvolutionMode = 7,
   kHeuristicMode = 8,
   kNumericalNote = 11,

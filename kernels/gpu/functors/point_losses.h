@@ -54,8 +54,9 @@ constexpr float at_least(float a, float least) {
 constexpr float log_tail(float x) {
   return std::log1p(std::exp(x > 0.0F ? -x : x));
 }
-/// bce_loss of a probability and a label; NaN for what is no probability: a device cannot report an
-/// error.
+/// bce_loss of a probability p and a label y: -y log p - (1 - y) log(1 - p).
+/// Logarithms are at least -100, so that a wrong certainty has a finite loss. NaN for what is no
+/// probability: a device cannot report an error.
 struct BinaryEntropy {
   static constexpr int kInputs = 2;
   [[nodiscard]] constexpr float of(const float* x) const {
@@ -64,7 +65,8 @@ struct BinaryEntropy {
            x[1] * at_least(std::log(x[0]), -100.0F);
   }
 };
-/// Its gradient; inputs as above, then the gradient of the loss, as in all gradients here.
+/// Its gradient: (p - y) / (p (1 - p)), where the divisor is at least 1e-12.
+/// Inputs are those above, then the gradient of the loss, as in all gradients here.
 struct BinaryEntropySlope {
   static constexpr int kInputs = 3;
   [[nodiscard]] constexpr float of(const float* x) const {
@@ -72,14 +74,14 @@ struct BinaryEntropySlope {
   }
 };
 
-/// hinge_loss of a score and a label, 0 or 1.
+/// hinge_loss of a score x and a label y, 0 or 1: max(0, 1 - x (2 y - 1)).
 struct Hinge {
   static constexpr int kInputs = 2;
   [[nodiscard]] constexpr float of(const float* x) const {
     return at_least(1.0F - x[0] * (2.0F * x[1] - 1.0F), 0.0F);
   }
 };
-/// Its gradient.
+/// Its gradient: -(2 y - 1) where there is a loss.
 struct HingeSlope {
   static constexpr int kInputs = 3;
   [[nodiscard]] constexpr float of(const float* x) const {
@@ -88,7 +90,12 @@ struct HingeSlope {
   }
 };
 
-/// teacher_student_sigmoid_loss: the label encodes a click and the score of a teacher.
+/// teacher_student_sigmoid_loss of a score x: the label encodes a click z and the score of a
+/// teacher. With s(z) = max(x, 0) - x z + log(1 + exp(-|x|)):
+///   label < -1: no click, no teacher: s(0)
+///   -1 <= label < 0: a click, no teacher: s(1)
+///   0 <= label < 1: no click, a teacher with that score: s(0) + s(label)
+///   1 <= label: a click, and a teacher: s(1) + s(label - 1)
 struct TeacherStudent {
   static constexpr int kInputs = 2;
   [[nodiscard]] constexpr float of(const float* x) const {
@@ -100,7 +107,7 @@ struct TeacherStudent {
     return (clicked ? click - x[0] : click) + teacher;
   }
 };
-/// Its gradient.
+/// Its gradient: for each of the terms s(z), sigmoid(x) - z; 0 for scores outside of the bounds.
 struct TeacherStudentSlope {
   static constexpr int kInputs = 3;
   float most;   ///< scores from here on have no gradient
@@ -113,12 +120,13 @@ struct TeacherStudentSlope {
   }
 };
 
-/// y - x.
+/// y - x, which huber_loss keeps for its gradient.
 struct Residual {
   static constexpr int kInputs = 2;
   [[nodiscard]] constexpr float of(const float* x) const { return x[1] - x[0]; }
 };
-/// huber_loss of x and y.
+/// huber_loss of x and y, with r = |y - x|: r^2 / 2 up to delta, then delta (r - delta / 2), so
+/// that outliers count linearly.
 struct Huber {
   static constexpr int kInputs = 2;
   float delta;  ///< where the square ends
@@ -127,7 +135,7 @@ struct Huber {
     return r <= delta ? 0.5F * r * r : delta * (r - 0.5F * delta);
   }
 };
-/// Its gradient, from the residual.
+/// Its gradient, from the residual, which is limited to [-delta, delta].
 struct HuberSlope {
   static constexpr int kInputs = 2;
   float delta;  ///< where the square ends
@@ -143,7 +151,10 @@ struct SignedScore {
   static constexpr int kInputs = 2;
   [[nodiscard]] constexpr float of(const float* x) const { return x[0] * (2.0F * x[1] - 1.0F); }
 };
-/// modified_huber_loss of a score and a label, 0 or 1.
+/// modified_huber_loss of a score x and a label y, 0 or 1, with v = x (2 y - 1):
+///   v < -1: -4 v
+///   v < 1: (1 - v)^2
+///   else: 0
 struct ModifiedHuber {
   static constexpr int kInputs = 2;
   [[nodiscard]] constexpr float of(const float* x) const {
@@ -152,7 +163,7 @@ struct ModifiedHuber {
     return v < -1.0F ? -4.0F * v : inner;
   }
 };
-/// Its gradient, from SignedScore and the label.
+/// Its gradient, from SignedScore v and the label: -4 or -2 (1 - v) or 0, times 2 y - 1.
 struct ModifiedHuberSlope {
   static constexpr int kInputs = 3;
   [[nodiscard]] constexpr float of(const float* x) const {
@@ -161,14 +172,16 @@ struct ModifiedHuberSlope {
   }
 };
 
-/// kldiv_loss of the logarithm of a probability and a target.
+/// kldiv_loss of the logarithm x of a probability and a target t: t (log t - x).
+/// Targets that are not above 0 have no loss; NaN stays.
 struct Divergence {
   static constexpr int kInputs = 2;
   [[nodiscard]] constexpr float of(const float* x) const {
     return x[1] > 0.0F ? x[1] * (std::log(x[1]) - x[0]) : x[1] * 0.0F;
   }
 };
-/// Its gradient, from the target.
+/// Its gradient, from the target: -t. The gradient of a mean has the number of elements, or of
+/// batches, as its divisor.
 struct DivergenceSlope {
   static constexpr int kInputs = 2;
   float divisor;  ///< of the gradient of the loss
@@ -179,7 +192,8 @@ struct DivergenceSlope {
   }
 };
 
-/// rank_loss of a label and two scores.
+/// rank_loss of a label p, the probability that the first item should be before the second, and
+/// the scores of both, with d = first - second: log(1 + exp(d)) - p d.
 struct RankedPair {
   static constexpr int kInputs = 3;
   [[nodiscard]] constexpr float of(const float* x) const {
@@ -187,7 +201,7 @@ struct RankedPair {
     return at_least(difference, 0.0F) + log_tail(difference) - x[0] * difference;
   }
 };
-/// Its gradient.
+/// Its gradient for one of the scores: +-(sigmoid(d) - p).
 struct RankedPairSlope {
   static constexpr int kInputs = 4;
   float sign;  ///< 1 for the first score, -1 for the second
@@ -196,7 +210,8 @@ struct RankedPairSlope {
   }
 };
 
-/// margin_rank_loss of two scores and a label, 1 or -1.
+/// margin_rank_loss of two scores and a label y, 1 if the first should be larger, else -1:
+/// max(0, margin - y (first - second)). NaN stays.
 struct MarginRank {
   static constexpr int kInputs = 3;
   float margin;     ///< distance that the scores should have
@@ -207,7 +222,8 @@ struct MarginRank {
     return value > 0.0F ? value : value * 0.0F;
   }
 };
-/// Its gradient, from the label and the activation.
+/// Its gradient for one of the scores, from the label and the activation: -+y where there is a
+/// loss.
 struct MarginRankSlope {
   static constexpr int kInputs = 3;
   float sign;  ///< -1 for the first score, 1 for the second
@@ -222,8 +238,9 @@ struct CountedLabel {
     return std::abs(x[0] - ignored) > 1e-5F ? 1.0F : 0.0F;
   }
 };
-/// sigmoid_cross_entropy_with_logits of a score, a label, a weight of the logarithm, and the number
-/// of elements that count.
+/// sigmoid_cross_entropy_with_logits of a score x, a label y, a weight w, and the number n of
+/// elements that count: (max(x, 0) - x y + w log(1 + exp(-|x|))) / n.
+/// Without `normalize` the caller gives n = 1; without elements that count it is 1e-5.
 struct WeightedLogistic {
   static constexpr int kInputs = 4;
   float ignored;  ///< label whose elements do not count
@@ -233,7 +250,7 @@ struct WeightedLogistic {
     return std::abs(x[1] - ignored) > 1e-5F ? loss * scale : 0.0F;
   }
 };
-/// Its gradient.
+/// Its gradient: (w sigmoid(x) - y) / n. Labels within 1e-5 of the ignored one do not count.
 struct WeightedLogisticSlope {
   static constexpr int kInputs = 5;
   float ignored;  ///< label whose elements do not count

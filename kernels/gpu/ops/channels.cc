@@ -10,7 +10,7 @@ namespace channels {
 namespace {
 
 // Dims of images [batch, channels, ...], or with the channels last.
-StatusOr<ChannelDims> dims_of(const Tensor& x, bool last) {
+StatusOr<ChannelDims> channel_dims(const Tensor& x, bool last) {
   if (x.rank() < 2 || x.numel() == 0) return refuse("X {}", describe(x));
   const int64_t count = last ? x.dims().back() : x.dim(1);
   return ChannelDims{count, last ? 1 : x.numel() / (x.dim(0) * count)};
@@ -106,7 +106,7 @@ StatusOr<Kernel> affine(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const FloatOperands o, args.find(ctx));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const factors, needed_here(ctx, scale, "Scale"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const summands, needed_here(ctx, bias, "Bias"));
-    MILLRACE_ASSIGN_OR_RETURN(const ChannelDims dims, dims_of(*o.x, last));
+    MILLRACE_ASSIGN_OR_RETURN(const ChannelDims dims, channel_dims(*o.x, last));
     MILLRACE_RETURN_IF_ERROR(expect_vectors(dims.channels, {factors, summands}));
     return each(args.device,
                 ScaleChannels{dims, floats(o.x), floats(factors), floats(summands), floats(o.out)},
@@ -123,7 +123,7 @@ StatusOr<Kernel> affine_grad(const KernelSetup& op) {
         MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed_here(ctx, dout, "Out@GRAD"));
         MILLRACE_ASSIGN_OR_RETURN(const Tensor* const factors, needed_here(ctx, scale, "Scale"));
         MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *dy));
-        MILLRACE_ASSIGN_OR_RETURN(const ChannelDims dims, dims_of(*dy, last));
+        MILLRACE_ASSIGN_OR_RETURN(const ChannelDims dims, channel_dims(*dy, last));
         Tensor* const to_scale = ctx.find_out(dscale);
         Tensor* const to_bias = ctx.find_out(dbias);
         MILLRACE_RETURN_IF_ERROR(expect_vectors(dims.channels, {factors, to_scale, to_bias}));
@@ -158,7 +158,7 @@ StatusOr<Kernel> lrn(const KernelSetup& op) {
                  mid = op.output("MidOut")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const FloatOperands o, args.find(ctx));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const sums, output_like(ctx, mid, *o.x));
-    MILLRACE_ASSIGN_OR_RETURN(const ChannelDims dims, dims_of(*o.x, attrs.last));
+    MILLRACE_ASSIGN_OR_RETURN(const ChannelDims dims, channel_dims(*o.x, attrs.last));
     return each(args.device,
                 NormalizeResponse{dims, floats(o.x), floats(o.out), floats(sums), attrs.half,
                                   attrs.k, attrs.alpha, attrs.beta},
@@ -179,7 +179,7 @@ StatusOr<Kernel> lrn_grad(const KernelSetup& op) {
     }
     MILLRACE_RETURN_IF_ERROR(all_floats({y, sums}));
     if (g.dx->raw() == g.dy->raw()) return refuse("X@GRAD is Out@GRAD");
-    MILLRACE_ASSIGN_OR_RETURN(const ChannelDims dims, dims_of(*g.y, attrs.last));
+    MILLRACE_ASSIGN_OR_RETURN(const ChannelDims dims, channel_dims(*g.y, attrs.last));
     return each(device,
                 NormalizeResponseBack{dims, floats(g.y), floats(y), floats(sums), floats(g.dy),
                                       floats(g.dx), attrs.half, attrs.alpha, attrs.beta},

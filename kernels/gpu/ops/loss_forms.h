@@ -86,12 +86,15 @@ struct LossGradientArgs {
 
 /// softmax_with_cross_entropy with soft labels, or with classes in any dim (row_losses.cc).
 Kernel softmax_loss_along(const KernelSetup& op);
+/// Its gradient, from the result of softmax.
 Kernel softmax_loss_along_grad(const KernelSetup& op);
-/// cross_entropy with soft labels.
+/// cross_entropy with soft labels: each row of Label has a probability for each class.
 Kernel soft_label_loss(const KernelSetup& op);
+/// Its gradient.
 Kernel soft_label_loss_grad(const KernelSetup& op);
 /// sigmoid_cross_entropy_with_logits with weights or normalized (point_losses.cc).
 Kernel weighted_logistic_loss(const KernelSetup& op);
+/// Its gradient.
 Kernel weighted_logistic_loss_grad(const KernelSetup& op);
 
 }  // namespace millrace::gpu

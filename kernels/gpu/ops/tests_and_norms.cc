@@ -12,14 +12,10 @@ using Axes = std::vector<int64_t>;
 // isfinite_v2 and the like.
 template <ValueTest kTest, bool kNegates>
 StatusOr<Kernel> test_values(const KernelSetup& op) {
-  return Kernel([&device = device_of(op), x = op.input("X"),
-                 out = op.output("Out")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Elements elements, elements_of(*from));
-    Tensor& to = ctx.out(out);
-    if (to.dtype() != DType::kBool || to.numel() != from->numel() ||
-        (to.raw() == from->raw() && dtype_size(from->dtype()) > 1))
-      return refuse("{} becomes {}", describe(*from), describe(to));
+  return one_operand(op, [](Device& device, const Tensor& from, Tensor& to) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Elements elements, elements_of(from));
+    if (to.dtype() != DType::kBool || to.numel() != from.numel())
+      return refuse("{} becomes {}", describe(from), describe(to));
     return each(device, TestValues{elements, reinterpret_cast<uint8_t*>(to.raw()), kTest, kNegates},
                 to.numel());
   });
