@@ -37,6 +37,7 @@ struct Relu {
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return v > 0.0F ? dout : 0.0F; }
 };
 /// Op relu6; the gradient reads the result.
+/// x limited to [0, threshold].
 struct Relu6 {
   float threshold;  ///< bound of the curve
   [[nodiscard]] constexpr auto of(auto x) const { return between(x, 0.0F, threshold); }
@@ -45,6 +46,7 @@ struct Relu6 {
   }
 };
 /// Op leaky_relu; the gradient reads x.
+/// x above 0, else alpha x.
 struct LeakyRelu {
   float alpha;  ///< slope or scale below 0
   [[nodiscard]] constexpr auto of(auto x) const {
@@ -55,12 +57,14 @@ struct LeakyRelu {
   }
 };
 /// Op thresholded_relu; the gradient reads x.
+/// x above the threshold, else 0.
 struct ThresholdedRelu {
   float threshold;  ///< bound of the curve
   [[nodiscard]] constexpr auto of(auto x) const { return x <= threshold ? 0.0F : x; }
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return v > threshold ? dout : 0.0F; }
 };
 /// Op hard_shrink; the gradient reads x.
+/// x, and 0 within the threshold of 0.
 struct HardShrink {
   float threshold;  ///< bound of the curve
   [[nodiscard]] constexpr auto of(auto x) const {
@@ -71,6 +75,7 @@ struct HardShrink {
   }
 };
 /// Op softshrink; the gradient reads x.
+/// x moved by lambda towards 0, and 0 within lambda of it.
 struct SoftShrink {
   float lambda;  ///< half the width of the zero range
   [[nodiscard]] constexpr auto of(auto x) const {
@@ -81,6 +86,7 @@ struct SoftShrink {
   }
 };
 /// Op hard_sigmoid; the gradient reads the result.
+/// slope x + offset, limited to [0, 1].
 struct HardSigmoid {
   float slope;   ///< of the line
   float offset;  ///< of the line at 0
@@ -90,6 +96,7 @@ struct HardSigmoid {
   }
 };
 /// Op hard_swish; the gradient reads x.
+/// x times (x + offset, limited to [0, threshold]), divided by scale.
 struct HardSwish {
   float threshold;  ///< bound of the curve
   float scale;      ///< factor of the result
@@ -138,6 +145,7 @@ struct Sigmoid {
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * (1.0F - v) * v; }
 };
 /// Op logsigmoid; the gradient reads x.
+/// -log(1 + exp(-x)).
 struct LogSigmoid {
   [[nodiscard]] constexpr auto of(auto x) const { return -softplus_of(-x); }
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * logistic(-v); }
@@ -148,6 +156,7 @@ struct Tanh {
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * (1.0F - v * v); }
 };
 /// Op tanh_shrink; the gradient reads x.
+/// x - tanh(x).
 struct TanhShrink {
   [[nodiscard]] constexpr auto of(auto x) const { return x - std::tanh(x); }
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
@@ -155,6 +164,7 @@ struct TanhShrink {
   }
 };
 /// Op stanh; the gradient reads x.
+/// b tanh(a x).
 struct ScaledTanh {
   float a;  ///< factor of x
   float b;  ///< factor of the result
@@ -164,6 +174,7 @@ struct ScaledTanh {
   }
 };
 /// Op softsign; the gradient reads x.
+/// x / (1 + |x|).
 struct SoftSign {
   [[nodiscard]] constexpr auto of(auto x) const { return x / (1.0F + std::abs(x)); }
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
@@ -171,6 +182,7 @@ struct SoftSign {
   }
 };
 /// Op softplus; the gradient reads x.
+/// log(1 + exp(beta x)) / beta, and x where beta x is above the threshold.
 struct Softplus {
   float beta;       ///< factor of x within the function
   float threshold;  ///< bound of the curve
@@ -193,6 +205,7 @@ struct SoftRelu {
   }
 };
 /// Op elu; the gradient reads x.
+/// x above 0, else alpha (exp(x) - 1).
 struct Elu {
   float alpha;  ///< slope or scale below 0
   [[nodiscard]] constexpr auto of(auto x) const { return x > 0.0F ? x : alpha * std::expm1(x); }
@@ -201,6 +214,7 @@ struct Elu {
   }
 };
 /// Op celu; the gradient reads x.
+/// x above 0, else alpha (exp(x / alpha) - 1).
 struct Celu {
   float alpha;  ///< slope or scale below 0
   [[nodiscard]] constexpr auto of(auto x) const {
@@ -211,6 +225,7 @@ struct Celu {
   }
 };
 /// Op selu; the gradient reads the result.
+/// scale x above 0, else scale alpha (exp(x) - 1).
 struct Selu {
   float scale;  ///< factor of the result
   float alpha;  ///< slope or scale below 0
@@ -222,6 +237,7 @@ struct Selu {
   }
 };
 /// Op silu; the gradient reads x.
+/// x sigmoid(x).
 struct Silu {
   [[nodiscard]] constexpr auto of(auto x) const { return x * logistic(x); }
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const {
@@ -229,6 +245,7 @@ struct Silu {
   }
 };
 /// Op swish; the gradient reads x.
+/// x sigmoid(beta x).
 struct Swish {
   float beta;  ///< factor of x within the function
   [[nodiscard]] constexpr auto of(auto x) const { return x * logistic(beta * x); }
@@ -237,6 +254,7 @@ struct Swish {
   }
 };
 /// Op mish; the gradient reads x.
+/// x tanh(log(1 + exp(x))).
 struct Mish {
   float threshold;  ///< bound of the curve
   /// Softplus, which is x above the threshold.
@@ -248,6 +266,7 @@ struct Mish {
   }
 };
 /// Op gelu; the gradient reads x.
+/// x times the normal distribution function at x, by erf.
 struct Gelu {
   [[nodiscard]] constexpr auto of(auto x) const {
     return 0.5F * x * (1.0F + std::erf(x * like(x, 0.70710678118654752440)));
@@ -272,6 +291,7 @@ struct Exp {
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * v; }
 };
 /// Op expm1; the gradient reads the result.
+/// exp(x) - 1, exact near 0.
 struct Expm1 {
   [[nodiscard]] constexpr auto of(auto x) const { return std::expm1(x); }
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout * v + dout; }
@@ -296,6 +316,7 @@ struct Log10 {
   }
 };
 /// Op log1p; the gradient reads x.
+/// log(1 + x), exact near 0.
 struct Log1p {
   [[nodiscard]] constexpr auto of(auto x) const { return std::log1p(x); }
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return dout / (v + 1.0F); }
@@ -306,6 +327,7 @@ struct Sqrt {
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return 0.5F * dout / v; }
 };
 /// Op rsqrt; the gradient reads the result.
+/// 1 / sqrt(x).
 struct Rsqrt {
   [[nodiscard]] constexpr auto of(auto x) const { return 1.0F / std::sqrt(x); }
   [[nodiscard]] constexpr auto grad(auto v, auto dout) const { return -0.5F * dout * v * v * v; }
@@ -407,6 +429,7 @@ struct Clip {
   }
 };
 /// Op gelu with attribute approximate; the gradient reads x.
+/// x times the normal distribution function at x, approximated by tanh.
 struct GeluTanh {
   /// The argument of tanh.
   [[nodiscard]] constexpr auto inner(auto x) const {
