@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Creates build/gpu-bundle.tar.xz: run-program, inspect-program, the tests of the device and of NCCL, and the module
 # "gpu" with the libraries they need, and the programs, references and checkers of ../shared that gpu_check.sh uses. It
-# is for a machine with a GPU that has neither the packages of millrace nor a network.
+# is for a machine with a GPU that has neither the packages of millrace nor a network. Programs of mixed precision that
+# bench/amp_programs.py has written to build/amp come along.
 # usage: gpu_bundle.sh [--from BUILD_FOLDER] [JOBS]   --from: take programs that are built there, and build nothing
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -30,10 +31,11 @@ ldd $out/bin/* "$built/lib/millrace/gpu.so" | awk '$2 == "=>" && $3 ~ "^/" { pri
 cp scripts/gpu_check.sh $out
 cp tests/conformance/gpu_programs.py bench/gpu_peers.py bench/run_step.py $out/tools
 if [ -d $shared ]; then
-  cp $shared/tools/{check_ops,check_pe,golden_check}.py $out/tools
-  cp -r $shared/goldens/ops $shared/goldens/parallel_executor $out
+  cp $shared/tools/{check_ops,check_pe,check_training,golden_check}.py $out/tools
+  cp -r $shared/goldens/ops $shared/goldens/parallel_executor $shared/goldens/training $out
   cp -r $shared/bench/programs $shared/bench/{peer_torch,benchlib}.py $out/bench
 fi
+[ ! -d build/amp ] || cp -r build/amp $out
 XZ_OPT="-T0 -3" tar -cJf $out.tar.xz -C build gpu-bundle
 
 bytes=$(stat -c %s $out.tar.xz)

@@ -8,8 +8,10 @@
 #   programs     inference and training of the bench programs, compared with the processor
 #   rewritten    the same after the passes that make programs faster
 #   operators    the operator corpus
+#   training     the training references: sequences, recurrences, loops and branches among them
 #   sanitizer    compute-sanitizer over two training steps of two nets
 #   steps        times beside PyTorch, eager
+#   amp          the same for programs of mixed precision, beside PyTorch's autocast; skipped without a folder amp
 #   compiled     times beside torch.compile (minutes of compiling)
 #   inference    inference times beside PyTorch
 #   launches     time per op of a chain of 1,000 small ops
@@ -92,12 +94,14 @@ compare() {
 }
 programs() { compare --optimize false; }
 rewritten() { compare --optimize true; }
-operators() {
-  mkdir -p "$work/on-gpu"  # the checker calls other names as a tool with verbs
+on_gpu() { # prints the path of a run-program that runs on the GPU
+  mkdir -p "$work/on-gpu"  # the checkers call other names as a tool with verbs
   printf '#!/bin/sh\nexec %s --devices %s "$@"\n' "$run" "$device" >"$work/on-gpu/run-program"
   chmod +x "$work/on-gpu/run-program"
-  python3 tools/check_ops.py --bin "$work/on-gpu/run-program" --dir ops --jobs 8
+  echo "$work/on-gpu/run-program"
 }
+operators() { python3 tools/check_ops.py --bin "$(on_gpu)" --dir ops --jobs 8; }
+training() { python3 tools/check_training.py --bin "$(on_gpu)" --dir training; }
 sanitizer() {
   command -v compute-sanitizer >/dev/null || { echo "skipped: compute-sanitizer not found" && return 0; }
   local net
@@ -109,6 +113,10 @@ sanitizer() {
 }
 readonly trained=${STEPS:-mlp:128,lenet:64,resnet18_64:64,resnet50_64:64,resnet50_64:256,bert_mini:8,bert_base_l2:8,word2vec:128,ctr_dnn:512,ctr_dnn_adam:512,ctr_dnn_1e7:512}
 steps() { long_table ctr_dnn && peers --nets "$trained" --json "$logs/steps.jsonl"; }
+amp() {
+  [ -d amp ] || { echo "skipped: no programs (bench/amp_programs.py makes them)" && return 0; }
+  peers --amp amp --nets "${AMP:-mlp:128,resnet50_64:64,resnet50_64:256,bert_mini:8,bert_base_l2:8}" --precision amp_f16,amp_bf16 --json "$logs/amp.jsonl"
+}
 compiled() { long_table ctr_dnn && peers --nets "${COMPILED:-resnet50_64:64,resnet50_64:256,bert_base_l2:8,ctr_dnn_1e7:512}" --precision "${PRECISION:-tf32}" --compile --json "$logs/compiled.jsonl"; }
 inference() { peers --infer --nets "${INFER:-mobilenet_224:1,resnet50_224:1,resnet50_224:32,bert_base_l2:1,mlp:1}" --json "$logs/inference.jsonl"; }
 launches() {
@@ -141,7 +149,7 @@ part() { # <name>
   [ "$status" -eq 0 ] || bad=$((bad + 1))
   echo "-- $1: exit $status, $((SECONDS - start)) s"
 }
-[ $# -gt 0 ] || set -- versions nccl several programs rewritten operators sanitizer steps inference launches profile compiled
+[ $# -gt 0 ] || set -- versions nccl several programs rewritten operators training sanitizer steps amp inference launches profile compiled
 for name in "$@"; do part "$name"; done
 echo "$bad parts failed"
 [ $bad -eq 0 ]
