@@ -484,11 +484,4 @@ struct Gradient {
   }
 };
 
-/// y[i] is true where x[i] is false, for bytes of 0 or 1.
-struct Not {
-  const uint8_t* x;  ///< elements
-  uint8_t* y;        ///< results
-  constexpr void operator()(int64_t i) const { y[i] = x[i] == 0 ? 1 : 0; }
-};
-
 }  // namespace millrace::gpu
