@@ -211,5 +211,21 @@ TEST(FakeQuantize, RefusesStatesOfOtherTypes) {
   EXPECT_THAT(op.out("X@GRAD").run_text(), HasSubstr("Out@GRAD"));
 }
 
+// They were memory that nothing had written.
+TEST(FakeQuantize, StatesThatDoNotChangeAreHandedOn) {
+  for (const char* const type :
+       {"moving_average_abs_max_scale", "fake_quantize_dequantize_moving_average_abs_max"}) {
+    RunOp op(type);
+    op.in("X", {2}, {1, 2}).in("InState", {1}, {1.5}).in("InAccum", {1}, {3});
+    if (type[0] == 'f') op.in("InScale", {1}, {2});
+    op.attr("is_test", true);
+    op.out("Out").out_in_place("OutState", "InState").out_in_place("OutAccum", "InAccum");
+    if (type[0] == 'f') op.out("OutScale");
+    ASSERT_EQ(op.run_text(), "ok") << type;
+    EXPECT_EQ(op.values("InState0"), std::vector<double>{1.5}) << type;
+    EXPECT_EQ(op.values("InAccum0"), std::vector<double>{3}) << type;
+  }
+}
+
 }  // namespace
 }  // namespace millrace::kernels

@@ -108,6 +108,7 @@ struct Moving {
   // Adds the maximum of x to the moving average. \returns the scale to use
   StatusOr<double> update(const KernelContext& ctx, const Tensor& x) const {
     if (is_test) {
+      MILLRACE_RETURN_IF_ERROR(keep(ctx));
       MILLRACE_ASSIGN_OR_RETURN(const double scale, value_of(ctx, in_scale, "InScale"));
       store(ctx.find_out(out_scale), scale);
       return scale;
@@ -120,6 +121,20 @@ struct Moving {
     store(ctx.find_out(out_accum), accum);
     store(ctx.find_out(out_scale), accum / state);
     return accum / state;
+  }
+
+  // The state does not change. It may have the memory of another var, or new memory.
+  [[nodiscard]] Status keep(const KernelContext& ctx) const {
+    const struct {
+      ArgIndex in, out;
+      const char* slot;
+    } pairs[] = {{in_state, out_state, "InState"}, {in_accum, out_accum, "InAccum"}};
+    for (const auto& pair : pairs) {
+      if (ctx.find_in(pair.in) == nullptr || ctx.find_out(pair.out) == nullptr) continue;
+      MILLRACE_ASSIGN_OR_RETURN(const double value, value_of(ctx, pair.in, pair.slot));
+      store(ctx.find_out(pair.out), value);
+    }
+    return Ok();
   }
 
   ArgIndex in_scale, in_accum, in_state;
@@ -146,8 +161,8 @@ StatusOr<Kernel> observe(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
     // without input InScale, the scale of the last training step is not changed
-    if (!moving.is_test || moving.in_scale)
-      MILLRACE_RETURN_IF_ERROR(moving.update(ctx, x).status());
+    MILLRACE_RETURN_IF_ERROR(moving.is_test && !moving.in_scale ? moving.keep(ctx)
+                                                                : moving.update(ctx, x).status());
     if (Tensor* const to = ctx.find_out(out))
       copy_bytes(ctx.device(), to->raw(), x.raw(), x.bytes());
     return Ok();
@@ -206,6 +221,10 @@ StatusOr<Kernel> range_abs_max(const KernelSetup& op) {
         MILLRACE_RETURN_IF_ERROR(size_output(*next, DType::kInt64, {1}));
         *next->data<int64_t>() = step + 1;
       }
+    } else if (Tensor* const same = ctx.find_out(iter_out); same != nullptr && iter_arg) {
+      MILLRACE_ASSIGN_OR_RETURN(const int64_t step, one_int(ctx.in(iter_arg), "Iter"));
+      MILLRACE_RETURN_IF_ERROR(size_output(*same, DType::kInt64, {1}));
+      *same->data<int64_t>() = step;
     }
     store(ctx.find_out(scale_out), scale);
     return round_all(x, ctx.out(out), scale, grid);
