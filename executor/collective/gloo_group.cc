@@ -42,9 +42,10 @@ using std::chrono::milliseconds;
 constexpr int64_t kRollMs = 3000;
 // Slot of messages between two ranks; Gloo uses the lower prefixes for its own messages.
 constexpr uint64_t kMessageSlot = uint64_t{0x70} << 56U;
-// Gloo counts pauses of this process as time. So its own timeout is out of reach, and a CallWatch
-// ends calls.
-constexpr milliseconds kNoTimeout = std::chrono::hours(24 * 365);
+// Gloo counts pauses of this process as time, so a CallWatch ends calls. Gloo's own timeout, by
+// this factor longer, ends a call that waits to send on a connection which has broken while it
+// sent: the library does not wake it.
+constexpr int kLongerForGloo = 3;
 
 // Gloo writes to connections that the peer has closed, which raises SIGPIPE and would end the
 // process. The signal is blocked for this thread and for threads that Gloo starts meanwhile, and a
@@ -201,7 +202,7 @@ class GlooGroup final : public PairwiseGroup {
       context->setTimeout(milliseconds(place_.join_timeout_ms));
       KeyStore keys(*place_.store, place_.key + "/", place_.join_timeout_ms);
       context->connectFullMesh(keys, device_);
-      context->setTimeout(kNoTimeout);
+      context->setTimeout(gloo_timeout());
       context_ = std::move(context);
       watch_ = std::make_unique<CallWatch>([this] { end_current_call(); });
     });
@@ -235,6 +236,10 @@ class GlooGroup final : public PairwiseGroup {
       const auto end = llvm::make_scope_exit([&] { watch_->end(); });
       body();
     });
+  }
+
+  [[nodiscard]] milliseconds gloo_timeout() const {
+    return milliseconds(kLongerForGloo * timeout_ms());
   }
 
   // A timeout of any buffer of a context makes Gloo end all calls of that context.
@@ -336,9 +341,9 @@ class GlooGroup final : public PairwiseGroup {
         out = context_->createUnboundBuffer(const_cast<std::byte*>(bytes.out),
                                             static_cast<size_t>(bytes.out_bytes));
         out->send(bytes.to, kMessageSlot);
-        out->waitSend(kNoTimeout);
+        out->waitSend(gloo_timeout());
       }
-      if (in != nullptr) in->waitRecv(kNoTimeout);
+      if (in != nullptr) in->waitRecv(gloo_timeout());
     });
   }
 
