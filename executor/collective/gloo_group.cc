@@ -8,6 +8,8 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <set>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -42,10 +44,9 @@ using std::chrono::milliseconds;
 constexpr int64_t kRollMs = 3000;
 // Slot of messages between two ranks; Gloo uses the lower prefixes for its own messages.
 constexpr uint64_t kMessageSlot = uint64_t{0x70} << 56U;
-// Gloo counts pauses of this process as time, so a CallWatch ends calls. Gloo's own timeout, by
-// this factor longer, ends a call that waits to send on a connection which has broken while it
-// sent: the library does not wake it.
-constexpr int kLongerForGloo = 3;
+// Gloo counts pauses of this process as time. So its own timeout is out of reach, and a CallWatch
+// ends calls.
+constexpr milliseconds kNoTimeout = std::chrono::hours(24 * 365);
 
 // Gloo writes to connections that the peer has closed, which raises SIGPIPE and would end the
 // process. The signal is blocked for this thread and for threads that Gloo starts meanwhile, and a
@@ -158,6 +159,116 @@ class CallWatch {
   std::thread thread_;
 };
 
+// The buffers of a context for which calls wait. Gloo does not wake a call that waits to send on a
+// connection which broke while it sent.
+class OpenBuffers {
+ public:
+  void add(gloo::transport::UnboundBuffer* buffer) {
+    const std::scoped_lock lock(mutex_);
+    buffers_.insert(buffer);
+  }
+  void remove(gloo::transport::UnboundBuffer* buffer) {
+    const std::scoped_lock lock(mutex_);
+    buffers_.erase(buffer);
+  }
+  // Ends all waiting, also that which begins later.
+  void end_all() {
+    const std::scoped_lock lock(mutex_);
+    has_ended_ = true;
+    for (gloo::transport::UnboundBuffer* const buffer : buffers_) {
+      buffer->abortWaitSend();
+      buffer->abortWaitRecv();
+    }
+  }
+  [[nodiscard]] bool has_ended() {
+    const std::scoped_lock lock(mutex_);
+    return has_ended_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<gloo::transport::UnboundBuffer*> buffers_;
+  bool has_ended_ = false;
+};
+
+// A buffer whose waiting throws once all waiting has been ended.
+class WatchedBuffer final : public gloo::transport::UnboundBuffer {
+ public:
+  WatchedBuffer(std::unique_ptr<UnboundBuffer> buffer, std::shared_ptr<OpenBuffers> all)
+      : UnboundBuffer(buffer->ptr, buffer->size), buffer_(std::move(buffer)), all_(std::move(all)) {
+    all_->add(buffer_.get());
+  }
+  WatchedBuffer(const WatchedBuffer&) = delete;
+  WatchedBuffer& operator=(const WatchedBuffer&) = delete;
+  ~WatchedBuffer() override { all_->remove(buffer_.get()); }
+
+  bool waitRecv(int* rank, milliseconds timeout) override {
+    check();
+    const bool done = buffer_->waitRecv(rank, timeout);
+    check();
+    return done;
+  }
+  bool waitSend(int* rank, milliseconds timeout) override {
+    check();
+    const bool done = buffer_->waitSend(rank, timeout);
+    check();
+    return done;
+  }
+  void abortWaitRecv() override { buffer_->abortWaitRecv(); }
+  void abortWaitSend() override { buffer_->abortWaitSend(); }
+  void send(int to, uint64_t slot, size_t offset, size_t bytes) override {
+    buffer_->send(to, slot, offset, bytes);
+  }
+  void recv(int from, uint64_t slot, size_t offset, size_t bytes) override {
+    buffer_->recv(from, slot, offset, bytes);
+  }
+  void recv(std::vector<int> from, uint64_t slot, size_t offset, size_t bytes) override {
+    buffer_->recv(std::move(from), slot, offset, bytes);
+  }
+
+ private:
+  void check() const {
+    if (all_->has_ended()) throw std::runtime_error("the call was ended");
+  }
+
+  std::unique_ptr<UnboundBuffer> buffer_;
+  std::shared_ptr<OpenBuffers> all_;
+};
+
+// A context of a transport that makes such buffers.
+class WatchedTransport final : public gloo::transport::Context {
+ public:
+  WatchedTransport(std::shared_ptr<Context> inner, std::shared_ptr<OpenBuffers> all)
+      : Context(inner->rank, inner->size), inner_(std::move(inner)), all_(std::move(all)) {}
+  std::unique_ptr<gloo::transport::Pair>& getPair(int peer) override {
+    return inner_->getPair(peer);
+  }
+  std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override {
+    return inner_->createPair(peer);
+  }
+  std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
+                                                                      size_t bytes) override {
+    return std::make_unique<WatchedBuffer>(inner_->createUnboundBuffer(data, bytes), all_);
+  }
+
+ private:
+  std::shared_ptr<Context> inner_;
+  std::shared_ptr<OpenBuffers> all_;
+};
+
+class GlooContext final : public gloo::rendezvous::Context {
+ public:
+  using Context::Context;
+  // To be called when all ranks are connected.
+  void watch() {
+    transportContext_ = std::make_shared<WatchedTransport>(transportContext_, buffers_);
+  }
+  void end_calls() { buffers_->end_all(); }
+
+ private:
+  std::shared_ptr<OpenBuffers> buffers_ = std::make_shared<OpenBuffers>();
+};
+
 // Calls body with a value of an unsigned type of the given size; Gloo treats elements as such.
 template <typename Body>
 void with_element(int64_t bytes, Body&& body) {
@@ -198,13 +309,14 @@ class GlooGroup final : public PairwiseGroup {
         attributes.hostname = place_.host;
         device_ = gloo::transport::tcp::CreateDevice(attributes);
       }
-      auto context = std::make_shared<gloo::rendezvous::Context>(rank(), size());
+      auto context = std::make_shared<GlooContext>(rank(), size());
       context->setTimeout(milliseconds(place_.join_timeout_ms));
       KeyStore keys(*place_.store, place_.key + "/", place_.join_timeout_ms);
       context->connectFullMesh(keys, device_);
-      context->setTimeout(gloo_timeout());
+      context->setTimeout(kNoTimeout);
+      context->watch();
       context_ = std::move(context);
-      watch_ = std::make_unique<CallWatch>([this] { end_current_call(); });
+      watch_ = std::make_unique<CallWatch>([context = context_] { context->end_calls(); });
     });
   }
 
@@ -236,21 +348,6 @@ class GlooGroup final : public PairwiseGroup {
       const auto end = llvm::make_scope_exit([&] { watch_->end(); });
       body();
     });
-  }
-
-  [[nodiscard]] milliseconds gloo_timeout() const {
-    return milliseconds(kLongerForGloo * timeout_ms());
-  }
-
-  // A timeout of any buffer of a context makes Gloo end all calls of that context.
-  void end_current_call() {
-    const NoPipeSignal no_signal;
-    try {
-      std::byte nothing{};
-      context_->createUnboundBuffer(&nothing, sizeof nothing)->waitRecv(milliseconds(1));
-    } catch (const std::exception&) {
-      // expected; the caller of the ended call closes the connections
-    }
   }
 
   void close() {
@@ -341,9 +438,9 @@ class GlooGroup final : public PairwiseGroup {
         out = context_->createUnboundBuffer(const_cast<std::byte*>(bytes.out),
                                             static_cast<size_t>(bytes.out_bytes));
         out->send(bytes.to, kMessageSlot);
-        out->waitSend(gloo_timeout());
+        out->waitSend(kNoTimeout);
       }
-      if (in != nullptr) in->waitRecv(gloo_timeout());
+      if (in != nullptr) in->waitRecv(kNoTimeout);
     });
   }
 
@@ -373,7 +470,7 @@ class GlooGroup final : public PairwiseGroup {
 
   GlooPlace place_;
   std::shared_ptr<gloo::transport::Device> device_;
-  std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::shared_ptr<GlooContext> context_;
   std::vector<std::byte> scratch_;
   std::map<std::string, int> made_;  ///< number of groups made, by members
   uint32_t tag_ = 0;
