@@ -48,8 +48,7 @@ static Status run(const std::string& folder) {
     MILLRACE_RETURN_IF_ERROR(fleet.init_server({}, {}, {}, {.files_root = folder}));
     return fleet.run_server();
   }
-  const std::string part = folder + "/part-";
-  MILLRACE_ASSIGN_OR_RETURN(const auto files, fleet.split_files({part + "0", part + "1"}));
+  MILLRACE_ASSIGN_OR_RETURN(const auto files, fleet.split_files({folder + "/0", folder + "/1"}));
   for (const std::string& file : files) write_file(file);
   const api::DatasetOptions how{.files = files, .use_vars = {"id", "y"}, .batch_size = 20};
   MILLRACE_ASSIGN_OR_RETURN(auto data, api::Dataset::create(*main.program(), how));
@@ -57,25 +56,24 @@ static Status run(const std::string& folder) {
   MILLRACE_RETURN_IF_ERROR(fleet.train_from_dataset(data, {}).status());
   MILLRACE_ASSIGN_OR_RETURN(const auto epoch, fleet.train_from_dataset(data, {.fetches = {loss}}));
   MILLRACE_RETURN_IF_ERROR(fleet.wait_for_all());
-  const api::FleetFolder to{.root = folder, .folder = "downpour", .replace = true};
-  MILLRACE_RETURN_IF_ERROR(fleet.save_inference_model(to, {"id"}, {row.name()}));
+  MILLRACE_RETURN_IF_ERROR(fleet.save_inference_model(
+      {.root = folder, .folder = "downpour", .replace = true}, {"id"}, {row.name()}));
   MILLRACE_RETURN_IF_ERROR(fleet.stop_worker());
   std::cout << "worker " << role.id << ": mean loss " << epoch.means.at(loss) << "\n";
   if (epoch.means.at(loss) > 0.1) return {StatusCode::kExecution, "it did not learn"};
   if (role.id != 0) return {};
   const api::Scope scope;
   MILLRACE_RETURN_IF_ERROR(api::load_inference_model(folder + "/downpour", scope).status());
-  MILLRACE_ASSIGN_OR_RETURN(const millrace::Array rows, scope.get("rows"));
+  MILLRACE_ASSIGN_OR_RETURN(const auto rows, scope.get("rows"));
   for (size_t i = 0; i < kIds; ++i) {
-    const bool moved = std::abs(rows.values<float>()[i * kWidth]) > 0.01F;
-    if (moved != (i % 3 != 2)) return {StatusCode::kExecution, "row " + std::to_string(i)};
+    if ((std::abs(rows.values<float>()[i * kWidth]) > 0.01F) != (i % 3 != 2))
+      return {StatusCode::kExecution, "row " + std::to_string(i)};
   }
   return {};
 }
 
 int main(int argc, char** argv) {
-  if (argc < 2) return 2;
-  const Status status = run(argv[1]);
+  const Status status = argc < 2 ? Status(StatusCode::kUsage, "FOLDER") : run(argv[1]);
   if (!status.ok()) std::cerr << status.to_string() << "\n";
   return status.ok() ? 0 : 1;
 }
