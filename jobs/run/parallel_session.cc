@@ -91,6 +91,7 @@ Status run_step(Session& session, const NamedValues& feeds, const std::vector<st
                 NamedValues& results) {
   if (session.parallel != nullptr) return run_parallel(session, feeds, fetches, results);
   std::vector<Value> values;
+  values.reserve(fetches.size());
   for (const std::string& name : fetches) values.push_back(std::move(results[name]));
   MILLRACE_RETURN_IF_ERROR(session.prepared->run(feeds, fetches, values));
   // if a name is fetched twice, the last value is kept
