@@ -1,22 +1,15 @@
 #include <memory>
 
-#include "kernels/cpu/nn/pool_plan.h"
 #include "kernels/gpu/ops/args.h"
 #include "kernels/gpu/ops/channels_first.h"
 #include "kernels/gpu/ops/kept_memory.h"
+#include "kernels/gpu/ops/pool_settings.h"
 #include "kernels/registry.h"
 
 namespace millrace::gpu {
 namespace {
 
 using kernels::PoolAttrs;
-
-// Kernels see images with the channels first.
-PoolAttrs read_pool_settings(const KernelSetup& op) {
-  PoolAttrs attrs = kernels::read_pool_attrs(op);
-  attrs.channels_last = false;
-  return attrs;
-}
 
 // Uses the shapes in the CPU kernel's plan; four numbers per dim replace its lists of windows.
 StatusOr<PoolWindows> windows_of(const PoolAttrs& attrs, const Tensor& x, const Tensor& out) {

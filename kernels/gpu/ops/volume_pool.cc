@@ -1,9 +1,9 @@
 #include <memory>
 
-#include "kernels/cpu/nn/pool_plan.h"
 #include "kernels/gpu/ops/args.h"
 #include "kernels/gpu/ops/channels_first.h"
 #include "kernels/gpu/ops/kept_memory.h"
+#include "kernels/gpu/ops/pool_settings.h"
 #include "kernels/registry.h"
 
 // pool3d; max_pool2d_with_index and max_pool3d_with_index; unpool.
@@ -12,13 +12,6 @@ namespace volume_pool {
 namespace {
 
 using kernels::PoolAttrs;
-
-// Kernels see images with the channels first.
-PoolAttrs read_settings(const KernelSetup& op) {
-  PoolAttrs attrs = kernels::read_pool_attrs(op);
-  attrs.channels_last = false;
-  return attrs;
-}
 
 // Uses the shapes in the CPU kernel's plan.
 StatusOr<PoolVolume> volume_of(const PoolAttrs& attrs, const Tensor& x, const Tensor& out) {
@@ -38,7 +31,7 @@ StatusOr<PoolVolume> volume_of(const PoolAttrs& attrs, const Tensor& x, const Te
 }
 
 StatusOr<Kernel> pool(const KernelSetup& op) {
-  const PoolAttrs attrs = read_settings(op);
+  const PoolAttrs attrs = read_pool_settings(op);
   Kernel kernel([attrs, args = FloatArgs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, args.find(ctx));
     const auto [from, to] = found;
@@ -54,7 +47,7 @@ StatusOr<Kernel> pool(const KernelSetup& op) {
 class PoolGradient {
  public:
   explicit PoolGradient(const KernelSetup& op)
-      : attrs_(read_settings(op)),
+      : attrs_(read_pool_settings(op)),
         device_(device_of(op)),
         x_(op.input("X")),
         out_(op.input("Out")),
@@ -99,7 +92,7 @@ StatusOr<Kernel> pool_grad(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> pool_with_index(const KernelSetup& op) {
-  return Kernel([attrs = read_settings(op), args = FloatArgs(op),
+  return Kernel([attrs = read_pool_settings(op), args = FloatArgs(op),
                  mask = op.output("Mask")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, args.find(ctx));
     const auto [from, to] = found;
