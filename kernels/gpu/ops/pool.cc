@@ -24,15 +24,11 @@ StatusOr<PoolWindows> windows_of(const PoolAttrs& attrs, const Tensor& x, const 
 }
 
 StatusOr<Kernel> gpu_pool(const KernelSetup& op) {
-  const PoolAttrs attrs = read_pool_settings(op);
-  Kernel kernel([attrs, args = FloatArgs(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, args.find(ctx));
-    const auto [from, to] = found;
-    MILLRACE_ASSIGN_OR_RETURN(const PoolWindows windows, windows_of(attrs, *from, *to));
-    return each(args.device, PoolForward{windows, floats(from), floats(to)}, to->numel());
-  });
-  return in_channels_first(op, kernels::read_pool_attrs(op).channels_last, {"X", "Out"},
-                           std::move(kernel));
+  return forward_pool(
+      op, [](const PoolAttrs& attrs, const Tensor& x, Tensor& out) -> StatusOr<PoolForward> {
+        MILLRACE_ASSIGN_OR_RETURN(const PoolWindows windows, windows_of(attrs, x, out));
+        return PoolForward{windows, floats(x), floats(out)};
+      });
 }
 
 StatusOr<Kernel> gpu_pool_grad(const KernelSetup& op) {

@@ -31,16 +31,11 @@ StatusOr<PoolVolume> volume_of(const PoolAttrs& attrs, const Tensor& x, const Te
 }
 
 StatusOr<Kernel> pool(const KernelSetup& op) {
-  const PoolAttrs attrs = read_pool_settings(op);
-  Kernel kernel([attrs, args = FloatArgs(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const FloatOperands found, args.find(ctx));
-    const auto [from, to] = found;
-    MILLRACE_ASSIGN_OR_RETURN(const PoolVolume volume, volume_of(attrs, *from, *to));
-    return each(args.device, PoolVolumeForward{volume, floats(from), floats(to), nullptr, false},
-                to->numel());
-  });
-  return in_channels_first(op, kernels::read_pool_attrs(op).channels_last, {"X", "Out"},
-                           std::move(kernel));
+  return forward_pool(
+      op, [](const PoolAttrs& attrs, const Tensor& x, Tensor& out) -> StatusOr<PoolVolumeForward> {
+        MILLRACE_ASSIGN_OR_RETURN(const PoolVolume volume, volume_of(attrs, x, out));
+        return PoolVolumeForward{volume, floats(x), floats(out), nullptr, false};
+      });
 }
 
 // The gradient of pool3d.
